@@ -1,0 +1,51 @@
+"""The two base types everything in this package is made of."""
+
+from typing import Annotated, ClassVar, dataclass_transform
+
+import msgspec
+from msgspec import Meta
+
+
+# Type checkers do not see that subclasses inherit `frozen` and `kw_only` from a msgspec struct.
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Plain immutable data; a field that the type does not name is an error, never ignored."""
+
+
+class Event(Value):
+    """The ``data`` of one record. Subclasses are facts, named in the past tense.
+
+    ``TYPE`` is the literal tag in the envelope (``<subject>.<past-tense verb>.v<n>``). It is chosen
+    by us and never derived from an import path, so moving a class cannot break an old ledger.
+    """
+
+    TYPE: ClassVar[str]
+    CARRIES_OUTCOME: ClassVar[bool] = False
+    """True where the event shows whether a cell succeeded: the inspection gate guards it."""
+
+
+Digest = Annotated[
+    str,
+    Meta(pattern=r"^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal"),
+]
+GitOid = Annotated[
+    str, Meta(pattern=r"^[0-9a-f]{40}$", description="a full git object id (SHA-1 format)")
+]
+Nanoseconds = Annotated[int, Meta(ge=0, description="duration in nanoseconds")]
+Count = Annotated[int, Meta(ge=0)]
+Position = Annotated[int, Meta(ge=0, description="position (seq) of a record in the log, from 0")]
+
+
+class ArtifactRef(Value):
+    """A content-addressed file beside the log: what a record names instead of carrying it."""
+
+    digest: Annotated[Digest, Meta(description="SHA-256 of the plain bytes")]
+    length: Annotated[int, Meta(ge=0, description="length of the plain bytes")]
+    media_type: Annotated[str, Meta(description="RFC 6838 media type of the content")]
+    erasable: Annotated[
+        bool,
+        Meta(
+            description="the plain bytes begin with 32 random bytes, so that the content can be "
+            "removed without leaving a guessable digest behind"
+        ),
+    ] = False

@@ -1,0 +1,382 @@
+"""A study is data: the contents of ``study.toml``.
+
+A common part plus what its ``kind`` needs. Study 2 and the example ship as such files; no study is
+special-cased in code. ``parse_study`` turns bytes into a checked :class:`Study` or raises
+:class:`StudyError` with a message that names the key and what is allowed there.
+"""
+
+import difflib
+import re
+import tomllib
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from schemas.base import Digest, GitOid, Value
+from schemas.identifiers import Identifier
+
+Positive = Annotated[int, Meta(ge=1)]
+Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
+Date = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="a day as YYYY-MM-DD, UTC")]
+
+
+class StudyError(ValueError):
+    """``study.toml`` cannot be used. The message names the key and what is allowed."""
+
+
+class Platform(Value):
+    """The declared platform of the benchmark; build constraints are evaluated for it, not for the
+    host (interpretations 19)."""
+
+    goos: Literal["linux", "darwin", "windows"] = "linux"
+    goarch: Literal["amd64", "arm64"] = "amd64"
+    python: Annotated[str, Meta(pattern=r"^3\.\d{1,2}$")] = "3.11"
+    go: Annotated[str, Meta(pattern=r"^1\.\d{1,2}$")] = "1.24"
+
+
+class Layout(Value):
+    """Where things lie in a repository; what its language recipe cannot know."""
+
+    package_roots: Annotated[
+        tuple[str, ...],
+        Meta(description="folders whose source files are production code, from the root"),
+    ] = ()
+    test_roots: Annotated[
+        tuple[str, ...], Meta(description="folders whose test files may be selected")
+    ] = ("tests",)
+    version_files: Annotated[
+        tuple[str, ...], Meta(description="generated version files: never production code")
+    ] = ()
+    requirements: Annotated[
+        tuple[str, ...],
+        Meta(description="requirement files that the test environment is built from, in order"),
+    ] = ()
+
+
+class Repository(Value):
+    """One repository whose history is mined."""
+
+    id: Identifier
+    url: Annotated[str, Meta(min_length=1, description="where it comes from; a path or a URL")]
+    head: Annotated[GitOid, Meta(description="the commit at which the walk begins")]
+    language: Literal["python", "go"]
+    layout: Layout = Layout()
+    tasks: Annotated[int, Meta(ge=1, description="how many valid tasks are selected")] = 20
+    fallback_requirements: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="declared fall-backs of the environment, tried in order: `head` builds "
+            "with the head's requirement files, `without NAME` lifts one pin"
+        ),
+    ] = ()
+
+
+class TaskRules(Value):
+    """The static and executed criteria of the miner (preregistration, "Experimental units")."""
+
+    not_before: Date = "2023-01-01"
+    max_production_files: Positive = 8
+    max_test_files: Positive = 8
+    max_production_lines: Positive = 400
+    older_commits_in_a_row: Annotated[
+        int, Meta(ge=1, description="the walk ends after so many commits older than not_before")
+    ] = 200
+    revert_window: Annotated[
+        int, Meta(ge=1, description="ancestors searched for a pre-image that a revert restores")
+    ] = 200
+    texts: Annotated[
+        str, Meta(description="JSONL file of issue or merge-request texts; empty: commit messages")
+    ] = ""
+    interface_line: Annotated[
+        bool, Meta(description="add one fixed line with the signatures that hidden tests use")
+    ] = False
+
+
+class Generation(Value):
+    """Sampling parameters sent with every turn."""
+
+    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    seed: Annotated[int, Meta(ge=0)] = 0
+    max_completion_tokens: Positive = 8192
+
+
+class Rehearsal(Value):
+    """How competent a simulated agent is; only in a study that says `simulated = true`."""
+
+    competence_per_mille: Annotated[
+        int, Meta(ge=0, le=1000, description="tasks out of 1,000 whose gold edit it can make")
+    ]
+    seed: Annotated[str, Meta(min_length=1, description="name of its draw")]
+
+
+class Model(Value):
+    """One frozen model. Key, variant, quantisation, format, context and reasoning are its identity:
+    any difference is fatal."""
+
+    id: Identifier
+    key: Annotated[str, Meta(min_length=1, description="the server's model key")]
+    variant: Annotated[str, Meta(min_length=1, description="key@variant that must be selected")]
+    quantization: str
+    format: Literal["gguf", "mlx"]
+    context_length: Positive
+    max_context_length: Positive
+    reasoning: Literal["on", "off", "low", "medium", "high"]
+    reasoning_history: Annotated[
+        Literal["omit", "tool_chain", "keep"],
+        Meta(description="whether earlier reasoning goes into later prompts (interpretations 5)"),
+    ] = "omit"
+    generation: Generation = Generation()
+    files: Annotated[
+        dict[str, Digest], Meta(description="SHA-256 of each file of the model's folder")
+    ] = {}
+    rehearsal: Rehearsal | None = None
+
+
+class Server(Value):
+    """The model server of the study."""
+
+    kind: Annotated[
+        Literal["lmstudio", "stand_in"],
+        Meta(description="`stand_in` starts the simulated LM Studio; only with simulated = true"),
+    ] = "lmstudio"
+    url: str = "http://127.0.0.1:1234"
+    lms: Annotated[str, Meta(description="the LM Studio command line tool")] = "lms"
+    first_token_s: Annotated[
+        int, Meta(ge=1, description="seconds without a first token until the turn timed out")
+    ] = 900
+    progress_s: Annotated[
+        int, Meta(ge=1, description="seconds without progress after that until it timed out")
+    ] = 120
+
+
+class Treatment(Value):
+    """One arm. Its code and prompts are found by id in the registry of harnesses."""
+
+    id: Identifier
+    role: Annotated[Literal["component", "system", "oracle"], Meta(description="its claim block")]
+
+
+class Budgets(Value):
+    """What a cell may spend (preregistration, "Treatments and execution budget")."""
+
+    turns: Positive = 12
+    tool_calls: Positive = 12
+    test_runs: Annotated[int, Meta(ge=0)] = 2
+    patch_bytes: Annotated[int, Meta(ge=1, description="largest patch that is accepted")] = (
+        1_000_000
+    )
+    infrastructure_attempts: Annotated[
+        int, Meta(ge=1, description="how often a cell may start when nothing was observed")
+    ] = 3
+
+
+class Repeats(Value):
+    """The reliability audit: `cells` of seed 0, chosen before outcomes, run again at `seeds`."""
+
+    cells: Annotated[int, Meta(ge=0)] = 0
+    seeds: tuple[Annotated[int, Meta(ge=1)], ...] = (1, 2)
+    salt: Annotated[str, Meta(description="ranks the tasks: SHA-256(salt | task id)")] = "repeats"
+
+
+class Grading(Value):
+    when: Annotated[
+        Literal["end", "beside"],
+        Meta(description="`end`: outcomes do not exist while cells run (interpretations 13)"),
+    ] = "end"
+    gold_every_cells: Annotated[
+        int, Meta(ge=0, description="run gold again every N graded cells; 0: only start and end")
+    ] = 0
+
+
+class Contrast(Value):
+    """A declared comparison: `new` against `baseline` on the paired tasks of one model."""
+
+    id: Identifier
+    new: Identifier
+    baseline: Identifier
+    model: Identifier
+    claim: Literal["component", "system", "generalisation", "estimate"]
+    primary: bool = False
+    family: Annotated[
+        str, Meta(description="Holm family; empty: an estimate outside every family")
+    ] = ""
+
+
+class Analysis(Value):
+    """What is computed and at which level; all of it declared before outcomes exist."""
+
+    alpha: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
+    smallest_effect: Annotated[
+        float, Meta(gt=0.0, le=1.0, description="smallest effect of interest, risk difference")
+    ] = 0.20
+    bootstrap_resamples: Annotated[int, Meta(ge=100, le=1_000_000)] = 10_000
+    power_new_only: Probability = 0.25
+    power_baseline_only: Probability = 0.05
+
+
+class Stopping(Value):
+    """Declared safety conditions; anything else never stops a study."""
+
+    min_free_disk_bytes: Annotated[int, Meta(ge=0)] = 1_000_000_000
+
+
+class Study(Value):
+    """The whole of ``study.toml`` for `kind = "repair"`."""
+
+    format: Annotated[Literal[1], Meta(description="version of this file's form")]
+    kind: Literal["repair"]
+    id: Identifier
+    title: Annotated[str, Meta(min_length=1)]
+    question: Annotated[str, Meta(min_length=1, description="what the study asks, one sentence")]
+    simulated: Annotated[
+        bool, Meta(description="true: a rehearsal with simulated agents; banners everywhere")
+    ] = False
+    preregistered: Annotated[
+        bool, Meta(description="true: grading must wait until the last cell has ended")
+    ] = True
+    documents: Annotated[
+        tuple[str, ...], Meta(description="files beside study.toml that the freeze binds")
+    ] = ()
+    platform: Platform = Platform()
+    repositories: Annotated[tuple[Repository, ...], Meta(min_length=1)]
+    tasks: TaskRules = TaskRules()
+    server: Server = Server()
+    models: Annotated[tuple[Model, ...], Meta(min_length=1)]
+    treatments: Annotated[tuple[Treatment, ...], Meta(min_length=1)]
+    budgets: Budgets = Budgets()
+    repeats: Repeats = Repeats()
+    grading: Grading = Grading()
+    contrasts: tuple[Contrast, ...] = ()
+    analysis: Analysis = Analysis()
+    stopping: Stopping = Stopping()
+    readings: Annotated[
+        dict[str, str], Meta(description="how open points are read; printed in the report")
+    ] = {}
+
+    def model(self, model_id: str) -> Model:
+        return next(model for model in self.models if model.id == model_id)
+
+    def repository(self, repository_id: str) -> Repository:
+        return next(repo for repo in self.repositories if repo.id == repository_id)
+
+
+def parse_study(content: bytes, name: str = "study.toml") -> Study:
+    """Read and check the bytes of a study file.
+
+    Raises :class:`StudyError`; its message begins with ``name``, names the key and says what is
+    allowed there.
+    """
+    try:
+        document = tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{name}: not UTF-8 text (byte {error.start})") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise StudyError(f"{name}: not valid TOML: {error}") from None
+    try:
+        study = msgspec.convert(document, Study)
+    except msgspec.ValidationError as error:
+        raise StudyError(f"{name}: {_explain(error, document)}") from None
+    _check_references(study, name)
+    return study
+
+
+def _explain(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
+    """Turn msgspec's message into one that names the key as it is written in TOML."""
+    text = str(error)
+    message, _, path = text.partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    unknown = re.match(r"Object contains unknown field `(.*)`$", message)
+    if unknown:
+        key = unknown.group(1)
+        allowed = _fields_at(path)
+        close = difflib.get_close_matches(key, allowed, n=1)
+        hint = f" (did you mean `{close[0]}`?)" if close else ""
+        where = f"`{path}.{key}`" if path else f"`{key}`"
+        return f"unknown key {where}{hint}; allowed here: {', '.join(allowed)}"
+    missing = re.match(r"Object missing required field `(.*)`$", message)
+    if missing:
+        where = f"{path}.{missing.group(1)}" if path else missing.group(1)
+        return f"`{where}` is missing"
+    got = f" (it is {_value_at(document, path)!r:.80})" if path else ""
+    return f"`{path or 'the file'}`: {message[0].lower()}{message[1:]}{got}"
+
+
+def _value_at(document: Any, path: str) -> Any:
+    for part in re.findall(r"[^.\[\]]+", path):
+        try:
+            document = document[int(part)] if isinstance(document, list) else document[part]
+        except (KeyError, ValueError, IndexError, TypeError):
+            return None
+    return document
+
+
+def _fields_at(path: str) -> list[str]:
+    """Names that the struct at ``path`` (``models[0].generation``) allows, in declared order."""
+    struct: type[msgspec.Struct] = Study
+    for part in re.sub(r"\[[^\]]*\]", "", path).split("."):
+        if not part:
+            continue
+        candidates = _structs_in(get_type_hints(struct)[part])
+        if not candidates:
+            return []
+        struct = candidates[0]
+    return [field.encode_name for field in msgspec.structs.fields(struct)]
+
+
+def _structs_in(annotation: Any) -> list[type[msgspec.Struct]]:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _structs_in(part)]
+
+
+def _check_references(study: Study, name: str) -> None:
+    """Cross-field rules that a type cannot state."""
+
+    def refuse(key: str, why: str) -> None:
+        raise StudyError(f"{name}: `{key}`: {why}")
+
+    for key, ids in (
+        ("repositories", [item.id for item in study.repositories]),
+        ("models", [item.id for item in study.models]),
+        ("treatments", [item.id for item in study.treatments]),
+        ("contrasts", [item.id for item in study.contrasts]),
+    ):
+        for index, item in enumerate(ids):
+            if item in ids[:index]:
+                refuse(f"{key}[{index}].id", f"{item!r} stands twice; every id is used once")
+    models = [model.id for model in study.models]
+    arms = [arm.id for arm in study.treatments]
+    for index, contrast in enumerate(study.contrasts):
+        for field, value, known in (
+            ("new", contrast.new, arms),
+            ("baseline", contrast.baseline, arms),
+            ("model", contrast.model, models),
+        ):
+            if value not in known:
+                refuse(
+                    f"contrasts[{index}].{field}",
+                    f"{value!r} is not declared; declared are {', '.join(known)}",
+                )
+        if contrast.new == contrast.baseline:
+            refuse(f"contrasts[{index}]", "an arm cannot be compared with itself")
+        if contrast.primary and contrast.family:
+            refuse(f"contrasts[{index}].family", "the primary contrast is never in a family")
+    if sum(contrast.primary for contrast in study.contrasts) > 1:
+        refuse("contrasts", "at most one contrast is primary")
+    for index, model in enumerate(study.models):
+        if model.context_length > model.max_context_length:
+            refuse(f"models[{index}].context_length", "larger than max_context_length")
+        if study.simulated and model.rehearsal is None:
+            refuse(f"models[{index}].rehearsal", "a simulated study declares it for every model")
+        if model.rehearsal is not None and not study.simulated:
+            refuse(f"models[{index}].rehearsal", "only allowed where `simulated = true`")
+    if study.simulated != (study.server.kind == "stand_in"):
+        refuse("server.kind", '"stand_in" goes with `simulated = true`, and only with it')
+    if study.preregistered and study.grading.when != "end":
+        refuse("grading.when", 'a preregistered study grades at the "end"')
+    for index, document in enumerate(study.documents):
+        parts = document.split("/")
+        if document.startswith("/") or ".." in parts or "\\" in document or "\0" in document:
+            refuse(f"documents[{index}]", f"{document!r} must be a path inside the study's folder")
