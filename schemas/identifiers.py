@@ -62,7 +62,13 @@ STUDY_STREAM = "study"
 RUN_STREAM = "runs"
 
 
+def role_stream(role: str) -> str:
+    """Where the requests for a role stand."""
+    return f"role/{role}"
+
+
 def command_stream(command_id: str) -> str:
+    """Where the one record stands that ends a command."""
     return f"command/{command_id}"
 
 

@@ -1,0 +1,73 @@
+"""Every error that the ledger raises on purpose.
+
+    LedgerError
+      Usage                exit 2    the call cannot be understood or used as given
+      Refused              exit 1    a rule of the ledger or of the study forbids it
+        StaleVersion                 a stream has moved on since it was read
+        LeaseLost                    another process has taken the command over
+        RecordRefused                the event cannot be written as a canonical record
+      Integrity            exit 3    stored bytes contradict each other, or replay differs
+      NotAnchored          exit 4    consistent, but not anchored as required
+      Unfinished           exit 5    unreadable, locked, disk full, input or output error
+        UnknownOutcome               a commit raised: reopen and look before doing anything
+      PreflightMismatch    exit 6    something is not as the study froze it
+      SafetyStop           exit 7    a declared safety condition; resumable
+      ThresholdMissed      exit 8    a frozen threshold is missed
+
+Each message says what to do next. The command line prints the message and leaves with the status;
+anything that is not a LedgerError is a fault of ours and shows a traceback.
+"""
+
+from typing import ClassVar
+
+
+class LedgerError(Exception):
+    exit_status: ClassVar[int] = 5
+
+
+class Usage(LedgerError):
+    exit_status = 2
+
+
+class Refused(LedgerError):
+    exit_status = 1
+
+
+class StaleVersion(Refused):
+    """A stream's version differs from the expected one; read it again and decide anew."""
+
+
+class LeaseLost(Refused):
+    """The lease under which a process worked is no longer its own; nothing was written."""
+
+
+class RecordRefused(Refused):
+    """The event cannot be encoded as a canonical record (NaN, too large, too deep, …)."""
+
+
+class Integrity(LedgerError):
+    exit_status = 3
+
+
+class NotAnchored(LedgerError):
+    exit_status = 4
+
+
+class Unfinished(LedgerError):
+    exit_status = 5
+
+
+class UnknownOutcome(Unfinished):
+    """A commit raised. It may have been written: reopen the log and look for the event ids."""
+
+
+class PreflightMismatch(LedgerError):
+    exit_status = 6
+
+
+class SafetyStop(LedgerError):
+    exit_status = 7
+
+
+class ThresholdMissed(LedgerError):
+    exit_status = 8

@@ -1,0 +1,209 @@
+"""Commands: imperative, plain data, one role each.
+
+A command is requested by a person (through the command line) or by an actor that finished another
+one, and is taken by exactly one process of its role. The tag is the key ``do`` of the record.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from schemas.base import ArtifactRef, Value
+from schemas.identifiers import Identifier
+
+Role = Literal[
+    "operator",
+    "scheduler",
+    "model_server",
+    "cell",
+    "test_run",
+    "grader",
+    "miner",
+    "indexer",
+    "memory_session",
+]
+
+
+# --- operator: carried out by the command line in its own process ------------------------------
+
+
+class CreateLedger(Value, tag_field="do", tag="create_ledger"):
+    """Begin the ledger of a study directory."""
+
+
+class FreezeTasks(Value, tag_field="do", tag="freeze_tasks"):
+    """Fix the split: the validated tasks in mining order."""
+
+
+class PreparePlan(Value, tag_field="do", tag="prepare_plan"):
+    """Compute the order of all cells."""
+
+
+class FreezeStudy(Value, tag_field="do", tag="freeze_study"):
+    """Bind documents, configuration, tasks, plan and code in one event of digests."""
+
+
+class AmendStudy(Value, tag_field="do", tag="amend_study"):
+    """Record a change of something frozen."""
+
+    reason: Annotated[str, Meta(min_length=1)]
+    changes_claim: bool
+
+
+class InspectOutcomes(Value, tag_field="do", tag="inspect_outcomes"):
+    """Open the gate to outcome tables; recorded before anything is shown."""
+
+    reason: Annotated[str, Meta(min_length=1)]
+
+
+class StartRun(Value, tag_field="do", tag="start_run"):
+    """Begin or resume the execution of the frozen plan."""
+
+    allow_unsafe_sandbox: bool = False
+
+
+class StopRun(Value, tag_field="do", tag="stop_run"):
+    """Record that a run ended and why."""
+
+    reason: str
+
+
+class AnalyseStudy(Value, tag_field="do", tag="analyse_study"):
+    """Compute the declared analyses from the graded cells."""
+
+
+class WriteReport(Value, tag_field="do", tag="write_report"):
+    """Render the report and record its digests."""
+
+
+class RecordReexecution(Value, tag_field="do", tag="record_reexecution"):
+    """Record what re-executing a cell from the log found."""
+
+    cell: str
+
+
+# --- miner ---------------------------------------------------------------------------------------
+
+
+class MineRepository(Value, tag_field="do", tag="mine_repository"):
+    """Walk one repository's history and evaluate every static criterion."""
+
+    repository: Identifier
+
+
+class ValidateCandidates(Value, tag_field="do", tag="validate_candidates"):
+    """Run the three arms on candidates, newest first, until enough tasks are valid."""
+
+    repository: Identifier
+
+
+# --- scheduler -----------------------------------------------------------------------------------
+
+
+class ContinueStudy(Value, tag_field="do", tag="continue_study"):
+    """Look at what has happened and request what is next."""
+
+
+# --- model server --------------------------------------------------------------------------------
+
+
+class EnsureResident(Value, tag_field="do", tag="ensure_resident"):
+    """Make this model the only resident one; `cell` is advanced afterwards."""
+
+    model: Identifier
+    cell: str
+
+
+class AskModel(Value, tag_field="do", tag="ask_model"):
+    """One turn: send the request to the resident model and record every byte that comes back."""
+
+    cell: str
+    turn: Annotated[int, Meta(ge=0)]
+    model: Identifier
+    request: ArtifactRef
+
+
+class ReleaseModels(Value, tag_field="do", tag="release_models"):
+    """Unload whatever is resident: the study needs no model any more."""
+
+
+# --- cell ----------------------------------------------------------------------------------------
+
+
+class AdvanceCell(Value, tag_field="do", tag="advance_cell"):
+    """Drive the cell's harness from what the log holds to its next outside effect or its end."""
+
+    cell: str
+
+
+# --- test runs and grading -----------------------------------------------------------------------
+
+
+class RunPublicTests(Value, tag_field="do", tag="run_public_tests"):
+    """Run a task's public tests on a candidate, for the agent that asked."""
+
+    cell: str
+    number: Annotated[int, Meta(ge=0, description="which public test run of the cell, from 0")]
+    candidate: Annotated[ArtifactRef, Meta(description="overlay on the base tree, JSON")]
+
+
+class GradeCell(Value, tag_field="do", tag="grade_cell"):
+    """Run the hidden tests on a finished cell's patch, twice, and judge."""
+
+    cell: str
+
+
+class CheckGold(Value, tag_field="do", tag="check_gold"):
+    """Run the gold patch of a task again: has the test environment drifted?"""
+
+    task: Identifier
+    number: Annotated[int, Meta(ge=0, description="0 at the start; counts up through the study")]
+
+
+Command = (
+    CreateLedger
+    | FreezeTasks
+    | PreparePlan
+    | FreezeStudy
+    | AmendStudy
+    | InspectOutcomes
+    | StartRun
+    | StopRun
+    | AnalyseStudy
+    | WriteReport
+    | RecordReexecution
+    | MineRepository
+    | ValidateCandidates
+    | ContinueStudy
+    | EnsureResident
+    | AskModel
+    | ReleaseModels
+    | AdvanceCell
+    | RunPublicTests
+    | GradeCell
+    | CheckGold
+)
+
+ROLE_OF: dict[type[Command], Role] = {
+    CreateLedger: "operator",
+    FreezeTasks: "operator",
+    PreparePlan: "operator",
+    FreezeStudy: "operator",
+    AmendStudy: "operator",
+    InspectOutcomes: "operator",
+    StartRun: "operator",
+    StopRun: "operator",
+    AnalyseStudy: "operator",
+    WriteReport: "operator",
+    RecordReexecution: "operator",
+    MineRepository: "miner",
+    ValidateCandidates: "miner",
+    ContinueStudy: "scheduler",
+    EnsureResident: "model_server",
+    AskModel: "model_server",
+    ReleaseModels: "model_server",
+    AdvanceCell: "cell",
+    RunPublicTests: "test_run",
+    GradeCell: "grader",
+    CheckGold: "grader",
+}

@@ -1,0 +1,154 @@
+"""One cell from start to end: turns, tool calls, edits, charges, violations."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from schemas.base import ArtifactRef, Count, Digest, Event, GitOid, Nanoseconds
+from schemas.identifiers import CellId
+
+CellClass = Literal[
+    "submitted",
+    "budget_exhausted",
+    "empty_patch",
+    "policy_rejected",
+    "apply_failed",
+    "context_overflow",
+    "model_stop",
+    "timeout",
+    "infrastructure",
+]
+
+
+class CellStarted(Event):
+    """A planned cell begins. `attempt` is above 0 only after an infrastructure failure."""
+
+    TYPE: ClassVar[str] = "cell.started.v1"
+    cell: CellId
+    attempt: Count
+    task: Annotated[Digest, Meta(description="digest of the frozen task")]
+    base_tree: GitOid
+    treatment: Annotated[Digest, Meta(description="source digest of the arm")]
+    model: Annotated[Digest, Meta(description="digest of the model's frozen identity")]
+    simulated: bool
+
+
+class TurnStarted(Event):
+    """A request is about to be sent to the model. Charged before any answer is parsed."""
+
+    TYPE: ClassVar[str] = "turn.started.v1"
+    turn: Annotated[int, Meta(ge=0, description="turn of the cell, from 0")]
+    attempt: Annotated[int, Meta(ge=0, description="above 0: a recorded new attempt")]
+    request: ArtifactRef
+    instance: Annotated[str, Meta(description="resident instance that is asked")]
+
+
+class TurnAnswered(Event):
+    """The model's answer, raw first. Parsing happens afterwards and changes nothing here."""
+
+    TYPE: ClassVar[str] = "turn.answered.v1"
+    turn: Count
+    attempt: Count
+    response: Annotated[ArtifactRef, Meta(description="the raw stream, byte for byte")]
+    answer: Annotated[ArtifactRef, Meta(description="JSON: content, reasoning, calls, finish")]
+    finish_reason: Annotated[str, Meta(description="as the server said it; empty: not said")]
+    prompt_tokens: Annotated[int | None, Meta(ge=0, description="null: the server did not say")]
+    completion_tokens: Annotated[int | None, Meta(ge=0)]
+    first_token_ns: Nanoseconds
+    duration_ns: Nanoseconds
+    back_pressure: Annotated[int, Meta(ge=0, description="429 or 503 answers waited for")] = 0
+
+
+class TurnFailed(Event):
+    """No complete answer was observed."""
+
+    TYPE: ClassVar[str] = "turn.failed.v1"
+    turn: Count
+    attempt: Count
+    kind: Annotated[
+        Literal["transport", "broken_stream", "timeout", "server_error", "overflow"],
+        Meta(description="only `transport` (no token seen) may be retried, once"),
+    ]
+    detail: str
+    response: Annotated[ArtifactRef, Meta(description="raw bytes that did arrive")]
+    retry: Annotated[bool, Meta(description="true where the one allowed retry follows")]
+
+
+class TurnAbandoned(Event):
+    """The process that waited for the answer was lost; the request is orphaned and the turn is
+    asked again as a recorded new attempt."""
+
+    TYPE: ClassVar[str] = "turn.abandoned.v1"
+    turn: Count
+    attempt: Count
+    reason: str
+
+
+class BudgetCharged(Event):
+    """Something that the budget limits was spent, by the one place that enforces it."""
+
+    TYPE: ClassVar[str] = "budget.charged.v1"
+    kind: Literal["turn", "tool_call", "test_run"]
+    used: Annotated[int, Meta(ge=1, description="spent so far, this one included")]
+    limit: Count
+
+
+class AnswerParsed(Event):
+    """What was read out of a turn's answer, by the same rules for every treatment."""
+
+    TYPE: ClassVar[str] = "answer.parsed.v1"
+    turn: Count
+    calls: Annotated[int, Meta(ge=0, description="calls accepted")]
+    rejected: Annotated[int, Meta(ge=0, description="calls refused by schema")]
+    salvage: Literal["native", "recovered", "failed", "none"]
+    cut: Annotated[bool, Meta(description="finish_reason length: never parsed as complete")]
+
+
+class ProtocolViolated(Event):
+    """The model broke the protocol; it got a fixed typed error back."""
+
+    TYPE: ClassVar[str] = "protocol.violated.v1"
+    turn: Count
+    kind: str
+    detail: Annotated[str, Meta(description="bounded description, no model text beyond a name")]
+
+
+class ToolCalled(Event):
+    """A tool ran on snapshot and overlay. Re-execution must give the same result bytes."""
+
+    TYPE: ClassVar[str] = "tool.called.v1"
+    turn: Count
+    number: Annotated[int, Meta(ge=0, description="tool call of the cell, from 0")]
+    tool: str
+    arguments: ArtifactRef
+    result: ArtifactRef
+    ok: bool
+    shown: Annotated[tuple[str, ...], Meta(description="paths that the result shows")] = ()
+    opened: Annotated[tuple[str, ...], Meta(description="files whose content was read")] = ()
+    edited: Annotated[tuple[str, ...], Meta(description="files changed")] = ()
+
+
+class CellFinished(Event):
+    """The cell ended, in exactly one class. All but `infrastructure` are observed outcomes."""
+
+    TYPE: ClassVar[str] = "cell.finished.v1"
+    cell: CellId
+    attempt: Count
+    ended: CellClass
+    detail: str
+    turns: Count
+    tool_calls: Count
+    test_runs: Count
+    overlay: Annotated[ArtifactRef, Meta(description="JSON: files written and deleted")]
+    patch: Annotated[ArtifactRef, Meta(description="diff against the base tree, bytes")]
+    tree: Annotated[str, Meta(description="tree id with the patch applied; empty: none")]
+    changed_paths: tuple[str, ...]
+    submitted: bool
+
+
+class CellVoided(Event):
+    """A finished cell's observation does not count, for a reason written before outcomes."""
+
+    TYPE: ClassVar[str] = "cell.voided.v1"
+    cell: CellId
+    reason: str

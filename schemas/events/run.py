@@ -1,0 +1,40 @@
+"""Runs of the program over a frozen plan."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from schemas.base import Count, Digest, Event
+
+
+class RunStarted(Event):
+    """`ledger run` began or went on."""
+
+    TYPE: ClassVar[str] = "run.started.v1"
+    study: Annotated[Digest, Meta(description="digest of the frozen study")]
+    python: str
+    platform: Annotated[str, Meta(description="operating system and machine")]
+    libraries: Annotated[dict[str, str], Meta(description="versions that can change a result")]
+    commit: str
+    dirty: bool
+    resumed: bool
+
+
+class RunStopped(Event):
+    """`ledger run` ended in order. A killed run leaves no such event."""
+
+    TYPE: ClassVar[str] = "run.stopped.v1"
+    reason: Annotated[
+        Literal["complete", "interrupted", "safety", "failed"],
+        Meta(description="`safety`: a declared condition; everything but complete is resumable"),
+    ]
+    detail: str
+    cells_finished: Count
+
+
+class StudyCompleted(Event):
+    """Every planned cell has ended and, where grading is at the end, is graded."""
+
+    TYPE: ClassVar[str] = "study.completed.v1"
+    cells: Count
+    graded: Count

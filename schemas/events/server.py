@@ -1,0 +1,71 @@
+"""Residency: which model was loaded when, and how that was checked."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from schemas.base import ArtifactRef, Event, Nanoseconds, Value
+from schemas.identifiers import Identifier
+
+
+class Evidence(Value):
+    """Raw bytes of one answer, kept before anything was read out of them."""
+
+    label: Annotated[str, Meta(description="which view or route answered")]
+    content: ArtifactRef
+
+
+class ServerChecked(Event):
+    """Preflight: the server is up, nothing is resident, just-in-time loading is off, the
+    catalogue shows the frozen models."""
+
+    TYPE: ClassVar[str] = "server.checked.v1"
+    server: str
+    simulated: bool
+    evidence: tuple[Evidence, ...]
+
+
+class ModelLoadStarted(Event):
+    """A load was about to be sent; without a following loaded or failed event it is unknown."""
+
+    TYPE: ClassVar[str] = "model.load_started.v1"
+    model: Identifier
+
+
+class ModelLoaded(Event):
+    """Exactly this model is resident with the frozen identity; three views agreed."""
+
+    TYPE: ClassVar[str] = "model.loaded.v1"
+    model: Identifier
+    instance: Annotated[str, Meta(description="instance id that turns are addressed to")]
+    duration_ns: Nanoseconds
+    simulated: bool
+    evidence: tuple[Evidence, ...]
+
+
+class ModelUnloaded(Event):
+    """The instance is gone and three views agreed on zero residents."""
+
+    TYPE: ClassVar[str] = "model.unloaded.v1"
+    model: Identifier
+    instance: str
+    duration_ns: Nanoseconds
+    evidence: tuple[Evidence, ...]
+
+
+class ModelLost(Event):
+    """A model that the log calls resident is not there any more (the server was restarted)."""
+
+    TYPE: ClassVar[str] = "model.lost.v1"
+    model: Identifier
+    instance: str
+    evidence: tuple[Evidence, ...]
+
+
+class ServerMismatched(Event):
+    """Something is not as frozen. Fatal for the run; the message says what a person must do."""
+
+    TYPE: ClassVar[str] = "server.mismatched.v1"
+    model: Annotated[str, Meta(description="model concerned; empty for the server as a whole")]
+    problem: str
+    evidence: tuple[Evidence, ...]

@@ -1,0 +1,120 @@
+"""What a study declares, freezes, changes and shows."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from schemas.base import ArtifactRef, Count, Digest, Event, Position, Value
+from schemas.identifiers import Identifier
+
+
+class FrozenFile(Value):
+    """One bound file: its name (never a path of a machine) and its digest."""
+
+    name: Annotated[str, Meta(description="path from the study directory or from the packages")]
+    digest: Digest
+
+
+class TreatmentIdentity(Value):
+    """What makes an arm the arm it is."""
+
+    id: Identifier
+    source: Annotated[Digest, Meta(description="digest over its code and what it imports")]
+    prompts: Annotated[Digest, Meta(description="digest over its prompt files")]
+
+
+class TasksFrozen(Event):
+    """The split is fixed: which commits are tasks, with every file that grading needs."""
+
+    TYPE: ClassVar[str] = "tasks.frozen.v1"
+    tasks: Annotated[ArtifactRef, Meta(description="JSON list of schemas.task.Task")]
+    count: Count
+    packs: Annotated[
+        dict[str, ArtifactRef],
+        Meta(description="by repository: git pack with the base trees and nothing else"),
+    ]
+
+
+class PlanPrepared(Event):
+    """The order of all cells was computed from the study and the frozen tasks."""
+
+    TYPE: ClassVar[str] = "plan.prepared.v1"
+    plan: Annotated[ArtifactRef, Meta(description="JSON of schemas.plan.Plan")]
+    cells: Count
+
+
+class StudyFrozen(Event):
+    """Everything the study rests on, bound by digest. No cell can start before this event."""
+
+    TYPE: ClassVar[str] = "study.frozen.v1"
+    study: Annotated[ArtifactRef, Meta(description="study.toml, byte for byte")]
+    digest: Annotated[Digest, Meta(description="digest over all other fields: the study's name")]
+    documents: tuple[FrozenFile, ...]
+    document_contents: tuple[ArtifactRef, ...]
+    tasks: Annotated[Digest, Meta(description="digest of the frozen tasks")]
+    plan: Annotated[Digest, Meta(description="digest of the plan")]
+    treatments: tuple[TreatmentIdentity, ...]
+    code: Annotated[tuple[FrozenFile, ...], Meta(description="every file of the five packages")]
+    grader: Annotated[Digest, Meta(description="digest over the files that run and judge tests")]
+    lock: Annotated[Digest, Meta(description="digest over installed library versions")]
+    commit: Annotated[str, Meta(description="revision of the checkout, empty where there is none")]
+    dirty: Annotated[bool, Meta(description="true where the checkout had uncommitted changes")]
+    simulated: bool
+
+
+class AmendmentRecorded(Event):
+    """Something frozen was changed. Its class is the ledger's finding, never the author's word."""
+
+    TYPE: ClassVar[str] = "amendment.recorded.v1"
+    reason: str
+    changes_claim: bool
+    finding: Annotated[
+        Literal["before_first_cell", "after_first_cell", "after_inspection"],
+        Meta(description="where it stands; the latter two make it exploratory"),
+    ]
+    inspections: Annotated[
+        tuple[Position, ...], Meta(description="seq of every inspection that came before")
+    ]
+    changed: Annotated[tuple[FrozenFile, ...], Meta(description="new digests of what changed")]
+    removed: Annotated[tuple[str, ...], Meta(description="names that no longer exist")] = ()
+    study: Annotated[ArtifactRef, Meta(description="study.toml as it is from now on")]
+
+
+class OutcomesInspected(Event):
+    """Outcome tables were about to be shown by this program. Written before they are."""
+
+    TYPE: ClassVar[str] = "outcomes.inspected.v1"
+    reason: Annotated[str, Meta(description="why, in the words of who asked")]
+    graded: Annotated[int, Meta(ge=0, description="cells graded at that moment")]
+
+
+class AnalysisCompleted(Event):
+    """The declared analyses were computed from the records up to a position."""
+
+    TYPE: ClassVar[str] = "analysis.completed.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
+    head: Annotated[Position, Meta(description="seq of the last record that was read")]
+    leaf: Annotated[Digest, Meta(description="leaf of that record")]
+    results: Annotated[ArtifactRef, Meta(description="JSON of the results")]
+
+
+class ReportWritten(Event):
+    """A report was rendered."""
+
+    TYPE: ClassVar[str] = "report.written.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
+    head: Position
+    html: ArtifactRef
+    markdown: ArtifactRef
+
+
+class CellReexecuted(Event):
+    """A recorded cell was executed again from the log, without any model."""
+
+    TYPE: ClassVar[str] = "cell.reexecuted.v1"
+    cell: str
+    identical: bool
+    compared: Annotated[int, Meta(ge=0, description="results compared by digest")]
+    first_difference: Annotated[
+        int | None, Meta(description="seq of the first event that diverges")
+    ] = None
