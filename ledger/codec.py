@@ -32,7 +32,7 @@ def encode_data(event: Event) -> bytes:
 
 
 def encode_record(envelope: Envelope) -> bytes:
-    """The exact bytes of a record. Raises RecordRefused when they are not canonical or too large."""
+    """The exact bytes of a record. Raises RecordRefused: not canonical, or too large."""
     record = _encoder.encode(envelope)
     if len(record) > MAX_RECORD_BYTES:
         raise RecordRefused(

@@ -1,14 +1,24 @@
 """The two base types everything in this package is made of."""
 
-from typing import Annotated, ClassVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, dataclass_transform
 
 import msgspec
 from msgspec import Meta
 
 
-# Type checkers do not see that subclasses inherit `frozen` and `kw_only` from a msgspec struct.
+class _ValueMeta(msgspec.StructMeta):
+    """Makes ``kw_only`` hold for subclasses too: msgspec inherits the other options, not this."""
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> Any:
+        options.setdefault("kw_only", True)
+        return super().__new__(mcls, name, bases, namespace, **options)
+
+
+# Type checkers do not see what subclasses inherit from a msgspec struct.
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Value(msgspec.Struct, metaclass=_ValueMeta, frozen=True, forbid_unknown_fields=True):
     """Plain immutable data; a field that the type does not name is an error, never ignored."""
 
 
