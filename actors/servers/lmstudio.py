@@ -1,0 +1,809 @@
+"""LM Studio 0.4 and later: residency control through its native REST routes and ``lms``, turns
+through its OpenAI-compatible route.
+
+Facts are from LM Studio's documentation (``lmstudio-ai/docs``, ``lmstudio-ai/lms``) except where a
+comment names a public issue (``bug-tracker#N`` = ``lmstudio-ai/lmstudio-bug-tracker``). What is in
+memory is never believed from one source: ``/api/v1/models``, ``/api/v0/models`` and ``lms ps``
+must agree, since the first has been seen to be wrong.
+"""
+
+import contextlib
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from actors.servers.chat_stream import ChatStream, ChatStreamError, error_message
+from actors.servers.contract import (
+    BackPressure,
+    Capability,
+    ChatAnswer,
+    ChatError,
+    ChatRequest,
+    Checked,
+    ContextOverflow,
+    Difference,
+    Embeddings,
+    Evidence,
+    ForeignResident,
+    Identity,
+    IdentityMismatch,
+    Inventory,
+    JustInTimeLoading,
+    Loaded,
+    LoadFailed,
+    ModelServerError,
+    RequestRefused,
+    ResidencyDisagreement,
+    Resident,
+    Residents,
+    ServerUnreachable,
+    StreamBroken,
+    TransportFailure,
+    TurnTimeout,
+    UnexpectedAnswer,
+    Unloaded,
+    UnloadFailed,
+)
+from actors.servers.http_exchange import Deadline, TooLong, exchange, new_client, read_body
+from schemas.base import Value
+from schemas.study import Model
+
+SIMULATED_HEADER = "x-simulated"
+
+# How an overflow is worded differs by engine and version (bug-tracker#546, #1024, #2256, #2339).
+OVERFLOW = re.compile(
+    r"context (length|size|window)|context the overflows|context overflow|n_ctx|tokens to keep",
+    re.IGNORECASE,
+)
+
+# There is no "on": for a model that reasons by default, saying nothing keeps it on.
+REASONING_EFFORT = {"off": "none", "low": "low", "medium": "medium", "high": "high"}
+
+
+class Limits(Value):
+    """How long and how much is waited for. Seconds may be fractions; tests use small ones."""
+
+    answer_s: float = 60.0
+    """A listing or an unload request."""
+    load_s: float = 1800.0
+    first_token_s: float = 900.0
+    """Interpretations 8: no first token within 15 minutes is an observed time-out."""
+    progress_s: float = 120.0
+    """Interpretations 8: no progress for 2 minutes after the first token likewise."""
+    embed_s: float = 600.0
+    unload_s: float = 60.0
+    """How long the views may take to agree on zero after an unload."""
+    poll_s: float = 0.25
+    lms_s: float = 60.0
+    max_body_bytes: int = 64 << 20
+    max_stream_bytes: int = 64 << 20
+
+
+# The wire structs name the fields that are read. Unknown fields are allowed: versions add some.
+
+
+class _Quantization(msgspec.Struct):
+    name: str | None = None
+
+
+class _InstanceConfig(msgspec.Struct):
+    context_length: int
+
+
+class _Instance(msgspec.Struct):
+    id: str
+    config: _InstanceConfig
+
+
+class _ReasoningOptions(msgspec.Struct):
+    allowed_options: list[str]
+
+
+class _Capabilities(msgspec.Struct):
+    reasoning: _ReasoningOptions | None = None
+
+
+class _V1Model(msgspec.Struct):
+    type: str
+    key: str
+    loaded_instances: list[_Instance]
+    max_context_length: int
+    format: str | None = None
+    quantization: _Quantization | None = None
+    capabilities: _Capabilities | None = None
+    selected_variant: str | None = None
+
+
+class _V1Models(msgspec.Struct):
+    models: list[_V1Model]
+
+
+class _V0Model(msgspec.Struct):
+    id: str
+    state: str
+    loaded_context_length: int | None = None
+
+
+class _V0Models(msgspec.Struct):
+    data: list[_V0Model]
+
+
+class _OpenAIModel(msgspec.Struct):
+    id: str
+
+
+class _OpenAIModels(msgspec.Struct):
+    data: list[_OpenAIModel]
+
+
+class _PsEntry(msgspec.Struct, rename="camel"):
+    identifier: str
+    model_key: str
+    context_length: int | None = None
+
+
+class _ServerStatus(msgspec.Struct):
+    running: bool
+    port: int | None = None
+
+
+class _Greeting(msgspec.Struct):
+    lmstudio: bool
+
+
+class _LoadConfig(msgspec.Struct):
+    context_length: int
+
+
+class _LoadAnswer(msgspec.Struct):
+    instance_id: str
+    status: str
+    load_config: _LoadConfig
+
+
+class _UnloadAnswer(msgspec.Struct):
+    instance_id: str
+
+
+class _Vector(msgspec.Struct):
+    embedding: list[float]
+    index: int
+
+
+class _Vectors(msgspec.Struct):
+    data: list[_Vector]
+    model: str
+
+
+_T = TypeVar("_T")
+
+
+class LMStudio:
+    """Client of one LM Studio. Not thread-safe: its actor makes one call at a time.
+
+    ``lms`` is the argument vector of the command line tool, for example ``["lms"]``.
+    """
+
+    capabilities: frozenset[Capability] = frozenset(
+        {"residency_control", "tool_calls", "reasoning_effort", "streaming", "embeddings"}
+    )
+
+    def __init__(
+        self,
+        base_url: str,
+        lms: Sequence[str],
+        limits: Limits | None = None,
+        api_token: str | None = None,
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme != "http" or not parts.hostname or parts.port is None:
+            raise ValueError(f"{base_url!r} is not like http://127.0.0.1:1234 (host and port)")
+        self._url = f"http://{parts.netloc}"
+        self._port = parts.port
+        self._lms = tuple(lms)
+        self._limits = limits or Limits()
+        self._headers = {"authorization": f"Bearer {api_token}"} if api_token else {}
+        self._client = new_client()
+        self._collectors: list[list[Evidence]] = []
+        self._simulated = False  # what the latest answer said of itself
+
+    def close(self) -> None:
+        self._client.close()
+
+    # ---- what the server has and holds -------------------------------------------------------
+
+    def inventory(self) -> Inventory:
+        with self._collect() as evidence:
+            models = self._v1_models()
+            return Inventory(
+                models=tuple(_identity(model) for model in models),
+                simulated=self._simulated,
+                evidence=tuple(evidence),
+            )
+
+    def identity(self, spec: Model) -> Checked:
+        """Raises IdentityMismatch that lists every field in which the server differs."""
+        with self._collect() as evidence:
+            records = [model for model in self._v1_models() if model.key == spec.key]
+            if len(records) != 1:
+                # Two records of one key come from a linked second device.
+                raise IdentityMismatch(
+                    f"the server lists {len(records)} models with key {spec.key!r}, not one",
+                    remedy=f"Download {spec.variant}; disconnect linked devices that have it too.",
+                    differences=[Difference("records", 1, len(records))],
+                )
+            identity = _identity(records[0])
+            differences = _differences(spec, identity, is_llm=records[0].type == "llm")
+            if differences:
+                raise _mismatch(spec, differences)
+            return Checked(identity=identity, simulated=self._simulated, evidence=tuple(evidence))
+
+    def residents(self) -> Residents:
+        """Read all three views. Raises ResidencyDisagreement unless they name the same instances.
+
+        An embedding model is a resident like any other.
+        """
+        with self._collect() as evidence:
+            models = self._v1_models()
+            listed = self._get("/api/v0/models", _V0Models).data
+            entries = self._lms_json(list[_PsEntry], "ps", "--json")
+
+            # Context lengths by view and instance; a view need not know one.
+            views: dict[str, dict[str, int | None]] = {
+                "/api/v1/models": {
+                    instance.id: instance.config.context_length
+                    for model in models
+                    for instance in model.loaded_instances
+                },
+                "/api/v0/models": {
+                    model.id: model.loaded_context_length
+                    for model in listed
+                    if model.state != "not-loaded"
+                },
+                "lms ps": {entry.identifier: entry.context_length for entry in entries},
+            }
+            named = {view: sorted(instances) for view, instances in views.items()}
+            if len({tuple(ids) for ids in named.values()}) != 1:
+                shown = "; ".join(f"{view}: {', '.join(ids) or '-'}" for view, ids in named.items())
+                raise ResidencyDisagreement(
+                    f"the server's views of its memory disagree ({shown})",
+                    remedy="Unload every model in LM Studio, restart it, and run again.",
+                    views=named,
+                )
+            keys = {entry.identifier: entry.model_key for entry in entries}
+            return Residents(
+                instances=tuple(
+                    Resident(
+                        instance_id=instance_id,
+                        key=keys[instance_id],
+                        context_lengths=tuple(
+                            (view, length)
+                            for view, instances in views.items()
+                            if (length := instances[instance_id]) is not None
+                        ),
+                    )
+                    for instance_id in named["lms ps"]
+                ),
+                simulated=self._simulated,
+                evidence=tuple(evidence),
+            )
+
+    # ---- residency ---------------------------------------------------------------------------
+
+    def start_server(self) -> tuple[Evidence, ...]:
+        """``lms server start``. Its exit status is not believed, since it may be 1 though the
+        server runs: raises ServerUnreachable where ``server_status`` does."""
+        with self._collect() as evidence:
+            self._run_lms("server", "start", "--port", str(self._port), any_exit=True)
+            self.server_status()
+            return tuple(evidence)
+
+    def server_status(self) -> tuple[Evidence, ...]:
+        """Raises ServerUnreachable unless ``lms`` says that the server runs on our port."""
+        with self._collect() as evidence:
+            status = self._lms_json(_ServerStatus, "server", "status", "--json")
+            remedy = f"Run `lms server start --port {self._port}`."
+            if not status.running:
+                raise ServerUnreachable("`lms` says that the server does not run", remedy=remedy)
+            if status.port != self._port:
+                raise ServerUnreachable(
+                    f"`lms` says that the server runs on port {status.port}, not {self._port}",
+                    remedy=f"{remedy} Or change the server's URL in the study.",
+                )
+            return tuple(evidence)
+
+    def preflight(self, spec: Model) -> Checked:
+        """Everything that must hold before the first load, in this order: the server is up and is
+        LM Studio; nothing is resident; nothing would load by itself; the identity equals ``spec``.
+        """
+        with self._collect() as evidence:
+            self.server_status()
+            if not self._get("/lmstudio-greeting", _Greeting).lmstudio:
+                raise ServerUnreachable(
+                    f"what answers at {self._url} is not LM Studio",
+                    remedy="Stop the other program, or change the server's URL in the study.",
+                )
+            residents = self.residents()
+            if residents.instances:
+                raise _foreign(residents)
+            # With just-in-time loading this lists every downloaded model; without it, only what
+            # is loaded, which is nothing now. No route shows the switch itself.
+            visible = self._get("/v1/models", _OpenAIModels).data
+            if visible:
+                raise JustInTimeLoading(
+                    f"/v1/models lists {len(visible)} models although nothing is loaded: the "
+                    "server loads models just in time",
+                    remedy="Switch off just-in-time model loading in LM Studio's server settings.",
+                )
+            checked = self.identity(spec)
+            return Checked(
+                identity=checked.identity, simulated=self._simulated, evidence=tuple(evidence)
+            )
+
+    def load(self, spec: Model) -> Loaded:
+        """Load the bare key (variants are listed but not loadable: bug-tracker#1462), with an
+        explicit context length, into empty memory, and check what has come of it."""
+        body = {"model": spec.key, "context_length": spec.context_length, "echo_load_config": True}
+        with self._collect() as evidence:
+            before = self.residents()
+            if before.instances:
+                raise _foreign(before)
+            wanted = self.identity(spec).identity
+            started = time.monotonic_ns()
+            try:
+                answer = self._post("/api/v1/models/load", body, _LoadAnswer, self._limits.load_s)
+            except (ServerUnreachable, UnexpectedAnswer) as error:
+                raise LoadFailed(
+                    f"loading {spec.key} failed: {error.message}",
+                    remedy=f"Load {spec.key} in LM Studio by hand to see why, free memory, unload "
+                    "it, and run again.",
+                ) from error
+            duration = time.monotonic_ns() - started
+            try:
+                identity = self._check_loaded(spec, wanted, answer)
+            except ModelServerError as error:
+                error.instance_id = answer.instance_id
+                raise
+            return Loaded(
+                instance_id=answer.instance_id,
+                identity=identity,
+                context_length=spec.context_length,
+                duration_ns=duration,
+                simulated=self._simulated,
+                evidence=tuple(evidence),
+            )
+
+    def _check_loaded(self, spec: Model, wanted: Identity, answer: _LoadAnswer) -> Identity:
+        """Exactly one instance, its context equal in every view, the identity unchanged."""
+        if answer.status != "loaded":
+            raise LoadFailed(
+                f"loading {spec.key} ended with status {answer.status!r}",
+                remedy="Unload it in LM Studio, and run again.",
+            )
+        after = self.residents()
+        if [instance.instance_id for instance in after.instances] != [answer.instance_id]:
+            raise _foreign(after, but=answer.instance_id)
+        resident = after.instances[0]
+        lengths = [
+            ("answer to the load", answer.load_config.context_length),
+            *resident.context_lengths,
+        ]
+        wrong = [
+            Difference(f"context_length in {view}", spec.context_length, length)
+            for view, length in lengths
+            if length != spec.context_length
+        ]
+        # `lms` names a model with variants by its key or by the variant.
+        if resident.key not in (spec.key, spec.variant):
+            wrong.append(Difference("key in lms ps", spec.key, resident.key))
+        # No field of a loaded instance in REST names its variant: its parent must be unchanged.
+        identity = self.identity(spec).identity
+        if identity != wanted:
+            wrong.append(Difference("inventory entry", wanted, identity))
+        if wrong:
+            raise _mismatch(spec, wrong)
+        return identity
+
+    def unload(self, instance_id: str) -> Unloaded:
+        """Unload by instance, then read the views until all agree on zero, for at most
+        ``unload_s``. Evidence is the request's answer and the last reading."""
+        started = time.monotonic_ns()
+        with self._collect() as evidence:
+            try:
+                self._post(
+                    "/api/v1/models/unload",
+                    {"instance_id": instance_id},
+                    _UnloadAnswer,
+                    self._limits.answer_s,
+                )
+            except UnexpectedAnswer as error:
+                raise UnloadFailed(
+                    f"unloading {instance_id} failed: {error.message}",
+                    remedy="Unload it in LM Studio, then run again.",
+                    instance_id=instance_id,
+                ) from error
+            end = time.monotonic() + self._limits.unload_s
+            while True:
+                del evidence[1:]
+                problem: ModelServerError
+                try:
+                    residents = self.residents()
+                    if not residents.instances:
+                        break
+                    if all(one.instance_id != instance_id for one in residents.instances):
+                        problem = _foreign(residents)
+                    else:
+                        problem = UnloadFailed(
+                            f"{instance_id} is still in memory {self._limits.unload_s:g} s after "
+                            "its unload was confirmed",
+                            remedy="Unload it in LM Studio, then run again.",
+                            instance_id=instance_id,
+                        )
+                except ResidencyDisagreement as error:
+                    problem = error
+                if time.monotonic() >= end:
+                    raise problem
+                time.sleep(self._limits.poll_s)
+            return Unloaded(
+                instance_id=instance_id,
+                duration_ns=time.monotonic_ns() - started,
+                simulated=self._simulated,
+                evidence=tuple(evidence),
+            )
+
+    # ---- turns and vectors -------------------------------------------------------------------
+
+    def chat(self, instance_id: str, request: ChatRequest) -> ChatAnswer:
+        """Send one streamed turn to an instance and read it to its end.
+
+        The bytes of the request, of the response head and of the stream are evidence. Raises a
+        ChatError, or IdentityMismatch where another model answered (a wrong ``model`` may be
+        served by the only loaded one: bug-tracker#619); nothing is sent twice.
+        """
+        label = "POST /v1/chat/completions"
+        body = encode_chat_request(instance_id, request)
+        evidence = [Evidence(f"{label} request", body)]
+        raw = bytearray()
+        stream = ChatStream()
+        status = 0
+        retry_after: str | None = None
+        broken: str | None = None  # why reading ended early
+        refused: str | None = None  # the server's own error message, before any token
+        simulated = False
+        first_token_ns: int | None = None
+        started = time.monotonic_ns()
+
+        with Deadline(self._limits.first_token_s) as deadline:
+            try:
+                with exchange(
+                    self._client,
+                    "POST",
+                    self._url + "/v1/chat/completions",
+                    deadline=deadline,
+                    body=body,
+                    headers=self._headers,
+                ) as response:
+                    status = response.status_code
+                    retry_after = response.headers.get("retry-after")
+                    simulated = response.headers.get(SIMULATED_HEADER) == "true"
+                    evidence.append(Evidence(f"{label} head", _head(response)))
+                    media_type = response.headers.get("content-type", "").split(";")[0].strip()
+                    if status != 200 or media_type != "text/event-stream":
+                        raw += read_body(response, self._limits.max_body_bytes)
+                        refused = _error_text(bytes(raw)) or f"not a stream but {media_type!r}"
+                    else:
+                        for block in response.iter_raw():
+                            raw += block
+                            if len(raw) > self._limits.max_stream_bytes:
+                                raise TooLong(
+                                    f"the stream is longer than {self._limits.max_stream_bytes} "
+                                    "bytes"
+                                )
+                            seen = stream.progress
+                            stream.feed(block)
+                            if stream.tokens and first_token_ns is None:
+                                first_token_ns = time.monotonic_ns() - started
+                            if stream.tokens and stream.progress > seen:
+                                deadline.move(self._limits.progress_s)
+                            if stream.done or stream.error is not None:
+                                break
+                        else:
+                            stream.finish()
+            except (httpx.HTTPError, TooLong, ChatStreamError) as error:
+                broken = f"{type(error).__name__}: {error}"
+        total_ns = time.monotonic_ns() - started
+        evidence.append(Evidence(f"{label} {status or 'no status'}", bytes(raw)))
+        reply = stream.reply()
+
+        def failure(kind: type[ChatError], message: str, remedy: str, **more: Any) -> ChatError:
+            return kind(
+                message,
+                remedy=remedy,
+                evidence=evidence,
+                partial=reply if first_token_ns is not None else None,
+                first_token_ns=first_token_ns,
+                total_ns=total_ns,
+                **more,
+            )
+
+        observed = "This is an observation; it is not sent again."
+        if stream.error is not None and first_token_ns is None:
+            refused = stream.error
+        if stream.ended and stream.error is None:
+            pass  # complete, even where what should follow the finish reason did not come
+        elif deadline.expired and first_token_ns is None:
+            limit = f"{self._limits.first_token_s:g} s"
+            raise failure(TurnTimeout, f"no first token within {limit}", observed)
+        elif deadline.expired:
+            limit = f"{self._limits.progress_s:g} s"
+            raise failure(TurnTimeout, f"no progress for {limit} after a token", observed)
+        elif first_token_ns is not None:
+            why = broken or stream.error or "it ended without a finish reason"
+            raise failure(StreamBroken, f"the stream broke after the first token: {why}", observed)
+        elif refused is not None and OVERFLOW.search(refused):
+            raise failure(ContextOverflow, f"the context is too small: {refused}", observed)
+        elif status == 429 or (status == 503 and retry_after is not None):
+            raise failure(
+                BackPressure,
+                f"the server asks to wait (status {status}): {refused}",
+                "Send the same request again after Retry-After.",
+                retry_after=retry_after,
+            )
+        elif status >= 500 or refused is None:
+            why = refused or broken or "the stream ended without a token or a finish reason"
+            raise failure(
+                TransportFailure,
+                f"no token was seen (status {status or 'none'}): {why}",
+                "The request may be sent once more.",
+            )
+        else:
+            raise failure(
+                RequestRefused,
+                f"the server refused the turn (status {status}): {refused}",
+                "Read the message; the request is not sent again.",
+            )
+
+        if reply.echoed_model != instance_id:
+            raise IdentityMismatch(
+                f"{reply.echoed_model!r} answered a turn that was sent to {instance_id!r}",
+                remedy="Unload every model in LM Studio and run again; the turn is not usable.",
+                differences=[Difference("model", instance_id, reply.echoed_model)],
+                evidence=evidence,
+            )
+        return ChatAnswer(
+            reply=reply,
+            request=body,
+            stream=bytes(raw),
+            first_token_ns=first_token_ns,
+            total_ns=total_ns,
+            simulated=simulated,
+            evidence=tuple(evidence),
+        )
+
+    def embed(self, instance_id: str, texts: Sequence[str]) -> Embeddings:
+        """One vector a text. Raises UnexpectedAnswer for another number, order or dimension."""
+        with self._collect() as evidence:
+            answer = self._post(
+                "/v1/embeddings",
+                {"model": instance_id, "input": list(texts)},
+                _Vectors,
+                self._limits.embed_s,
+            )
+            # The documented example echoes the variant behind the key.
+            if answer.model.split("@")[0] != instance_id:
+                raise IdentityMismatch(
+                    f"{answer.model!r} answered a request that was sent to {instance_id!r}",
+                    remedy="Unload every model in LM Studio and run again.",
+                    differences=[Difference("model", instance_id, answer.model)],
+                )
+            dimensions = {len(vector.embedding) for vector in answer.data}
+            indexes = [vector.index for vector in answer.data]
+            if indexes != list(range(len(texts))) or len(dimensions) > 1 or 0 in dimensions:
+                raise UnexpectedAnswer(
+                    f"{len(indexes)} vectors of dimensions {sorted(dimensions)} came for "
+                    f"{len(texts)} texts",
+                    remedy="Check the embedding model in LM Studio.",
+                )
+            return Embeddings(
+                vectors=tuple(tuple(vector.embedding) for vector in answer.data),
+                simulated=self._simulated,
+                evidence=tuple(evidence),
+            )
+
+    # ---- one exchange, one process -----------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _collect(self) -> Iterator[list[Evidence]]:
+        """Everything received inside the block, which an error takes with it. Blocks nest."""
+        evidence: list[Evidence] = []
+        self._collectors.append(evidence)
+        try:
+            yield evidence
+        except ModelServerError as error:
+            error.evidence = tuple(evidence)
+            raise
+        finally:
+            self._collectors.pop()
+
+    def _received(self, label: str, content: bytes) -> None:
+        for evidence in self._collectors:
+            evidence.append(Evidence(label, content))
+
+    def _v1_models(self) -> list[_V1Model]:
+        return self._get("/api/v1/models", _V1Models).models
+
+    def _get(self, path: str, kind: type[_T]) -> _T:
+        return self._exchange("GET", path, None, kind, self._limits.answer_s)
+
+    def _post(self, path: str, body: Mapping[str, object], kind: type[_T], seconds: float) -> _T:
+        return self._exchange("POST", path, msgspec.json.encode(body), kind, seconds)
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, kind: type[_T], seconds: float
+    ) -> _T:
+        """One answer as ``kind``. Raises ServerUnreachable, or UnexpectedAnswer with the server's
+        message where the body is an error, whatever its status: unknown paths answer 200
+        (bug-tracker#1680)."""
+        label = f"{method} {path}"
+        with Deadline(seconds) as deadline:
+            try:
+                with exchange(
+                    self._client,
+                    method,
+                    self._url + path,
+                    deadline=deadline,
+                    body=body,
+                    headers=self._headers,
+                ) as response:
+                    content = read_body(response, self._limits.max_body_bytes)
+            except httpx.HTTPError as error:
+                why = f"no answer within {seconds:g} s" if deadline.expired else str(error)
+                raise ServerUnreachable(
+                    f"{label} at {self._url} failed: {why or type(error).__name__}",
+                    remedy=f"Run `lms server start --port {self._port}` and try again.",
+                ) from error
+            except TooLong as error:
+                raise UnexpectedAnswer(
+                    f"{label}: {error}", remedy="Check what listens on that port."
+                ) from error
+        self._received(f"{label} {response.status_code}", content)
+        self._simulated = response.headers.get(SIMULATED_HEADER) == "true"
+        message = _error_text(content)
+        if response.status_code == 200 and message is None:
+            try:
+                return msgspec.json.decode(content, type=kind)
+            except msgspec.DecodeError as error:
+                message = f"the body is not as documented ({error})"
+        raise UnexpectedAnswer(
+            f"{label} answered {response.status_code}: {message or 'no error message'}",
+            remedy="Check that LM Studio 0.4 or later serves this port and, where it asks for an "
+            "API token, that the right one is given.",
+        )
+
+    def _lms_json(self, kind: type[_T], *words: str) -> _T:
+        output = self._run_lms(*words)
+        try:
+            return msgspec.json.decode(output, type=kind)
+        except msgspec.DecodeError as error:
+            raise UnexpectedAnswer(
+                f"`lms {' '.join(words)}` did not print what is documented ({error})",
+                remedy="Update LM Studio and its `lms` to 0.4 or later.",
+            ) from None
+
+    def _run_lms(self, *words: str, any_exit: bool = False) -> bytes:
+        """Standard output of ``lms``. Raises ServerUnreachable where it cannot be run or fails."""
+        command = " ".join(("lms", *words))
+        remedy = f"Run `{command}` by hand; `npx lmstudio install-cli` installs it."
+        try:
+            done = subprocess.run(
+                [*self._lms, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self._limits.lms_s,
+                check=False,
+            )
+        except OSError as error:
+            raise ServerUnreachable(f"`{command}` cannot be run: {error}", remedy=remedy) from error
+        except subprocess.TimeoutExpired as error:
+            raise ServerUnreachable(
+                f"`{command}` did not end within {self._limits.lms_s:g} s", remedy=remedy
+            ) from error
+        self._received(f"{command} exit {done.returncode}", done.stdout)
+        if done.stderr:
+            self._received(f"{command} stderr", done.stderr)
+        if done.returncode != 0 and not any_exit:
+            text = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise ServerUnreachable(
+                f"`{command}` failed with exit status {done.returncode}: {text:.400}",
+                remedy=remedy,
+            )
+        return done.stdout
+
+
+def encode_chat_request(instance_id: str, request: ChatRequest) -> bytes:
+    """The body of a turn. The same request gives the same bytes."""
+    body: dict[str, object] = {
+        "model": instance_id,
+        "messages": request.messages,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "seed": request.seed,
+        "max_tokens": request.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = request.tools
+    if request.reasoning in REASONING_EFFORT:
+        body["reasoning_effort"] = REASONING_EFFORT[request.reasoning]
+    return msgspec.json.encode(body)
+
+
+def _identity(model: _V1Model) -> Identity:
+    reasoning = model.capabilities.reasoning if model.capabilities else None
+    return Identity(
+        key=model.key,
+        variant=model.selected_variant or model.key,
+        format=model.format,
+        quantization=model.quantization.name if model.quantization else None,
+        max_context_length=model.max_context_length,
+        reasoning=tuple(reasoning.allowed_options) if reasoning else (),
+    )
+
+
+def _differences(spec: Model, found: Identity, *, is_llm: bool) -> list[Difference]:
+    fields: list[tuple[str, object, object]] = [
+        ("selected variant", spec.variant, found.variant),
+        ("format", spec.format, found.format),
+        ("quantization", spec.quantization, found.quantization),
+        ("max_context_length", spec.max_context_length, found.max_context_length),
+    ]
+    differences = [Difference(*field) for field in fields if field[1] != field[2]]
+    cannot_reason = not found.reasoning and spec.reasoning == "off"
+    if is_llm and spec.reasoning not in found.reasoning and not cannot_reason:
+        differences.append(Difference("reasoning", spec.reasoning, found.reasoning))
+    return differences
+
+
+def _mismatch(spec: Model, differences: Sequence[Difference]) -> IdentityMismatch:
+    shown = "; ".join(
+        f"{field}: frozen {frozen}, server {seen}" for field, frozen, seen in differences
+    )
+    return IdentityMismatch(
+        f"{spec.key} is not the frozen model ({shown})",
+        remedy=f"Select {spec.variant} ({spec.format} {spec.quantization}, context "
+        f"{spec.context_length}) in LM Studio, or amend the study.",
+        differences=differences,
+    )
+
+
+def _foreign(residents: Residents, but: str | None = None) -> ForeignResident:
+    others = [one.instance_id for one in residents.instances if one.instance_id != but]
+    if others:
+        message = f"in memory, but not loaded by this study: {', '.join(others)}"
+    else:
+        message = f"{but} was loaded, but every view says that it is not in memory"
+    return ForeignResident(
+        message,
+        remedy="Unload it (`lms unload --all`) and keep other programs away from the server while "
+        "the study runs.",
+    )
+
+
+def _error_text(body: bytes) -> str | None:
+    try:
+        return error_message(msgspec.json.decode(body))
+    except msgspec.DecodeError:
+        return None
+
+
+def _head(response: httpx.Response) -> bytes:
+    lines = [f"HTTP/1.1 {response.status_code}".encode()]
+    lines += [name + b": " + value for name, value in response.headers.raw]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
