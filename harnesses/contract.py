@@ -1,7 +1,7 @@
 """What an arm is, and everything that passes between an arm and the engine that runs it.
 
-An arm is a sans-I/O state machine: a generator function ``run(cell) -> Generator[Effect, EffectResult, None]``. It yields an
-:data:`Effect`, the engine performs and records it, and sends the :data:`EffectResult` back:
+An arm is a sans-I/O state machine: a generator function ``run(cell)`` that yields an :data:`Effect`
+and is sent an :data:`EffectResult`. The engine performs and records what it yields:
 
     effect                what comes back
     AskModel              Answer      (``harnesses.answers.parse_answer`` of the model's reply)
