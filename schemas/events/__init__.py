@@ -24,7 +24,7 @@ from schemas.events.command import (
     CommandRefused,
     CommandRequested,
 )
-from schemas.events.grading import CellGraded, GoldChecked, TestRunFinished, TestRunStarted
+from schemas.events.grading import CellGraded, GoldChecked, TestRunFinished
 from schemas.events.ledger import CheckpointAnchored, LedgerCreated
 from schemas.events.mining import (
     CandidateValidated,
@@ -93,7 +93,6 @@ ALL_EVENTS: tuple[type[Event], ...] = (
     ToolCalled,
     CellFinished,
     CellVoided,
-    TestRunStarted,
     TestRunFinished,
     CellGraded,
     GoldChecked,

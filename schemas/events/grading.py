@@ -8,15 +8,6 @@ from schemas.base import ArtifactRef, Count, Event, Nanoseconds, Value
 from schemas.identifiers import CellId, Identifier
 
 
-class TestRunStarted(Event):
-    """Tests are about to run in the sandbox. May be repeated after a crash: it has no effect
-    outside its workspace."""
-
-    TYPE: ClassVar[str] = "test_run.started.v1"
-    purpose: Literal["public", "grade", "gold"]
-    number: Count
-
-
 class TestRunFinished(Event):
     """Public tests ran on a candidate; `text` is what the agent was shown."""
 

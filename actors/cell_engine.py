@@ -1,0 +1,302 @@
+"""Drives one arm: the pure half of a cell. No log, no clock, no network, no disk.
+
+The engine takes the arm's effects, enforces the budgets (the only place that does), runs the tools
+and says which events that makes. It stops at every effect that needs the outside world, and goes
+on when it is given the result. The cell actor uses it live; re-execution drives the same code with
+recorded results, so both must come to the same events, byte for byte.
+
+    engine = CellEngine(…)
+    need = engine.start()
+    while not isinstance(need, Ended):
+        need = engine.resume(result)        # AnsweredTurn | FailedTurn | TestReport
+"""
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from harnesses.answers import parse_answer
+from harnesses.contract import (
+    TEST_RUNS_USED_UP,
+    TOOL_CALLS_USED_UP,
+    Answer,
+    AskModel,
+    CallTool,
+    CellInput,
+    Effect,
+    EffectResult,
+    Harness,
+    RejectedCall,
+    RunPublicTests,
+    Submit,
+    ToolResult,
+    wire,
+    wire_tools,
+)
+from harnesses.tools import dispatch
+from schemas.base import ArtifactRef, Event, Value
+from schemas.events.cell import (
+    AnswerParsed,
+    BudgetCharged,
+    CellClass,
+    ProtocolViolated,
+    ToolCalled,
+)
+from schemas.overlay import encode_changes
+from schemas.study import Budgets, Model
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+MINIMUM_ANSWER_TOKENS = 1024
+ANSWER_MARGIN_TOKENS = 64
+BYTES_PER_TOKEN = 3
+"""A cautious estimate where the served model's tokenizer is not known: code and JSON have 3 to 4
+bytes a token, and an overflow in the server is worse than a few unused tokens."""
+
+Keep = Callable[[bytes, str], ArtifactRef]
+"""Gives the reference of some content; the cell actor's also stores it."""
+
+
+class ModelRequest(Value):
+    """One turn's request, without the instance that it is sent to."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    temperature: float
+    top_p: float
+    seed: int
+    max_tokens: int
+    reasoning: Literal["on", "off", "low", "medium", "high"]
+
+
+class RecordedCall(Value):
+    """A native tool call as the server sent it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class RecordedAnswer(Value):
+    """What the bytes of an answer say, before any reading of calls out of text."""
+
+    content: str
+    reasoning: str
+    calls: tuple[RecordedCall, ...]
+    finish_reason: str
+
+
+@dataclass(frozen=True)
+class NeedModel:
+    turn: int
+    request: ArtifactRef
+
+
+@dataclass(frozen=True)
+class NeedTests:
+    number: int
+    candidate: ArtifactRef
+
+
+@dataclass(frozen=True)
+class Ended:
+    ended: CellClass
+    detail: str
+    submitted: bool = False
+
+
+Need = NeedModel | NeedTests | Ended
+
+
+@dataclass(frozen=True)
+class AnsweredTurn:
+    answer: RecordedAnswer
+
+
+@dataclass(frozen=True)
+class FailedTurn:
+    """A turn without an answer that is not asked again."""
+
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class TestReport:
+    text: str
+    ok: bool
+
+
+Result = AnsweredTurn | FailedTurn | TestReport
+
+_FAILED_TURN_CLASS: dict[str, CellClass] = {
+    "timeout": "timeout",
+    "overflow": "context_overflow",
+    "broken_stream": "model_stop",
+    "server_error": "model_stop",
+    "transport": "infrastructure",
+}
+
+
+@dataclass
+class CellEngine:
+    """One attempt of one cell. ``events`` grows; every event in it was decided here."""
+
+    harness: Harness
+    cell_input: CellInput
+    budgets: Budgets
+    model: Model
+    repeat: int
+    keep: Keep
+    events: list[Event] = field(default_factory=list)
+    turns: int = 0
+    tool_calls: int = 0
+    test_runs: int = 0
+
+    def start(self) -> Need:
+        self._program: Generator[Effect, EffectResult, None] = self.harness.run(self.cell_input)
+        self._asked: AskModel | None = None
+        return self._drive(None)
+
+    def resume(self, result: Result) -> Need:
+        """Go on with what the last need brought. The result's type must fit the need."""
+        if isinstance(result, FailedTurn):
+            self._program.close()
+            return Ended(_FAILED_TURN_CLASS[result.kind], f"turn failed: {result.detail}")
+        if isinstance(result, TestReport):
+            return self._drive(ToolResult(ok=result.ok, text=result.text))
+        return self._drive(self._parse(result.answer))
+
+    def _drive(self, result: EffectResult | None) -> Need:
+        """Perform effects until one needs the outside world."""
+        while True:
+            try:
+                effect = self._program.send(result)  # type: ignore[arg-type]
+            except StopIteration:
+                return Ended("model_stop", "the arm ended without submitting")
+            if isinstance(effect, Submit):
+                self._program.close()
+                return Ended("submitted", "", submitted=True)
+            if isinstance(effect, AskModel):
+                return self._ask(effect)
+            if isinstance(effect, CallTool):
+                result = self._call_tool(effect)
+            elif self.tool_calls >= self.budgets.tool_calls:
+                result = TOOL_CALLS_USED_UP
+            elif self.test_runs >= self.budgets.test_runs:
+                result = TEST_RUNS_USED_UP
+            else:
+                return self._run_tests(effect)
+
+    def _ask(self, effect: AskModel) -> Need:
+        if self.turns >= self.budgets.turns:
+            self._program.close()
+            return Ended("budget_exhausted", f"{self.turns} turns used without submitting")
+        messages, tools = wire(effect.messages), wire_tools(effect.tools)
+        prompt_tokens = estimate_tokens([messages, tools])
+        generation = self.model.generation
+        room = self.model.context_length - prompt_tokens - ANSWER_MARGIN_TOKENS
+        if room < MINIMUM_ANSWER_TOKENS:
+            self._program.close()
+            return Ended(
+                "context_overflow",
+                f"about {prompt_tokens} prompt tokens leave {max(room, 0)} for the answer",
+            )
+        request = ModelRequest(
+            messages=messages,
+            tools=tools,
+            temperature=generation.temperature,
+            top_p=generation.top_p,
+            seed=generation.seed + self.repeat,
+            max_tokens=min(generation.max_completion_tokens, room),
+            reasoning=self.model.reasoning,
+        )
+        self._asked = effect
+        self._charge("turn")
+        return NeedModel(self.turns - 1, self.keep(msgspec.json.encode(request), JSON))
+
+    def _parse(self, recorded: RecordedAnswer) -> Answer:
+        if self._asked is None:
+            raise ValueError("an answer came although the arm did not ask")
+        answer = parse_answer(
+            recorded.content,
+            recorded.reasoning,
+            [(call.id, call.name, call.arguments) for call in recorded.calls],
+            recorded.finish_reason,
+            self._asked.tools,
+            one_action=self._asked.one_action,
+        )
+        self._asked = None
+        turn = self.turns - 1
+        rejected = [call for call in answer.calls if isinstance(call, RejectedCall)]
+        self.events.append(
+            AnswerParsed(
+                turn=turn,
+                calls=len(answer.calls) - len(rejected),
+                rejected=len(rejected),
+                salvage=answer.salvage,
+                cut=answer.cut,
+            )
+        )
+        for kind in answer.violations:
+            self.events.append(ProtocolViolated(turn=turn, kind=kind, detail=""))
+        return answer
+
+    def _call_tool(self, effect: CallTool) -> ToolResult:
+        if self.tool_calls >= self.budgets.tool_calls:
+            return TOOL_CALLS_USED_UP
+        self._charge("tool_call")
+        result = dispatch(
+            self.cell_input.workspace, effect.name, effect.arguments, room=effect.room
+        )
+        turn = self.turns - 1
+        self.events.append(
+            ToolCalled(
+                turn=turn,
+                number=self.tool_calls - 1,
+                tool=effect.name,
+                arguments=self.keep(msgspec.json.encode(effect.arguments, order="sorted"), JSON),
+                result=self.keep(result.text.encode(), TEXT),
+                ok=result.ok,
+                shown=tuple(map(_recordable, result.shown)),
+                opened=tuple(map(_recordable, result.opened)),
+                edited=tuple(map(_recordable, result.edited)),
+            )
+        )
+        if result.refused is not None:
+            self.events.append(
+                ProtocolViolated(turn=turn, kind=f"policy:{result.refused}", detail=effect.name)
+            )
+        return result
+
+    def _run_tests(self, effect: RunPublicTests) -> Need:
+        self._charge("tool_call")
+        self._charge("test_run")
+        return NeedTests(self.test_runs - 1, self.keep(self.overlay(), JSON))
+
+    def overlay(self) -> bytes:
+        """The cell's changes so far as the artifact that candidates are recorded in."""
+        return encode_changes(
+            {file.path: (file.mode, file.content) for file in self.cell_input.workspace.changes()}
+        )
+
+    def _charge(self, kind: Literal["turn", "tool_call", "test_run"]) -> None:
+        counter = {"turn": "turns", "tool_call": "tool_calls", "test_run": "test_runs"}[kind]
+        used = getattr(self, counter) + 1
+        setattr(self, counter, used)
+        limit = getattr(self.budgets, counter)
+        self.events.append(BudgetCharged(kind=kind, used=used, limit=limit))
+
+
+def estimate_tokens(content: Any) -> int:
+    """Estimated prompt tokens of messages and tools: bytes of their JSON over 3, rounded up."""
+    return math.ceil(len(msgspec.json.encode(content)) / BYTES_PER_TOKEN)
+
+
+def _recordable(path: str) -> str:
+    """A tree path as it may stand in a record: bytes that are not UTF-8 as backslash escapes."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

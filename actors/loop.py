@@ -1,0 +1,227 @@
+"""The loop of every actor: claim a command, let its handler act, commit.
+
+    claim → handler decides from the log → (before an effect that may not silently repeat:
+    ``work.commit(…started)``) → effect → results, acknowledgement and next commands in ONE append
+
+A handler is a plain function of a :class:`Work`. It may be killed at any instant: whatever it had
+committed stands in the log, the lease runs out or is released, and the next process that takes the
+command reads from the log how far it came.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from ledger.artifacts import Artifacts
+
+from actors.wakeup import Waiter, wake
+from ledger.errors import Integrity, LeaseLost, LedgerError, Refused
+from ledger.log import Batch, Claim, EventLog, Fact, NewEvent, StoredRecord, decode
+from ledger.study_directory import StudyDirectory
+from schemas.base import Event
+from schemas.commands import ROLE_OF, Command, Role
+from schemas.events.command import (
+    CommandAbandoned,
+    CommandCompleted,
+    CommandRefused,
+    CommandRequested,
+)
+from schemas.identifiers import command_stream, role_stream
+
+LEASE_SECONDS = 30.0
+
+diagnostics = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every handler may use: the log, the artifacts, the study's folder, the run's id."""
+
+    log: EventLog
+    artifacts: Artifacts
+    directory: StudyDirectory
+    run: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a handler ends its command: the last events, and what is to be done next."""
+
+    events: Sequence[NewEvent] = ()
+    requests: Sequence[Command] = ()
+    expected: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Work:
+    """One claimed command in the hands of its handler."""
+
+    context: Context
+    claim: Claim
+    role: Role
+    command: Any  # a member of schemas.commands.Command; its handler knows which
+    next_index: int
+
+    @property
+    def log(self) -> EventLog:
+        return self.context.log
+
+    @property
+    def artifacts(self) -> Artifacts:
+        return self.context.artifacts
+
+    @property
+    def command_id(self) -> str:
+        return self.claim.lease.command
+
+    def facts(self, stream: str, start: int = 0) -> list[Fact]:
+        """The decoded events of a stream."""
+        return [decode(stored) for stored in self.log.read_stream(stream, start)]
+
+    def commit(
+        self, events: Sequence[NewEvent], expected: Mapping[str, int] | None = None
+    ) -> list[StoredRecord]:
+        """Append under the lease, without ending the command. Raises LeaseLost."""
+        stored = self.log.append(
+            Batch(
+                events=events,
+                actor=self.role,
+                run=self.context.run,
+                cause=self.command_id,
+                first_index=self.next_index,
+                expected=expected or {},
+                lease=self.claim.lease,
+            )
+        )
+        self.next_index += len(events)
+        return stored
+
+
+Handler = Callable[[Work], Done]
+Handlers = Mapping[type[Any], Handler]
+
+
+def request(context: Context, command: Command, actor: str = "operator") -> str:
+    """Append a command that a person gave; returns its id."""
+    event = _request_event(command)
+    stored = context.log.append(Batch(events=[event], actor=actor, run=context.run))
+    wake(context.directory.sockets, [ROLE_OF[type(command)]])
+    return stored[0].envelope().id
+
+
+def _request_event(command: Command) -> NewEvent:
+    role = ROLE_OF[type(command)]
+    return NewEvent(role_stream(role), CommandRequested(role=role, command=command))
+
+
+def perform(context: Context, claim: Claim, handlers: Handlers) -> None:
+    """Carry out one claimed command to its terminal record.
+
+    A LedgerError of the handler becomes ``command.refused`` and is raised again, so that the
+    program ends with the error's status; LeaseLost writes nothing. Any other exception is a fault
+    of ours: nothing is recorded, the lease runs out, and the command is done again.
+    """
+    work = _open(context, claim)
+    try:
+        done = handlers[type(work.command)](work)
+    except LeaseLost:
+        raise
+    except LedgerError as error:
+        _finish(
+            work,
+            CommandRefused(
+                command=work.command_id, reason=str(error), exit_status=error.exit_status
+            ),
+            Done(),
+        )
+        raise
+    _finish(work, CommandCompleted(command=work.command_id), done)
+    wake(context.directory.sockets, {ROLE_OF[type(command)] for command in done.requests})
+
+
+def _open(context: Context, claim: Claim) -> Work:
+    stored = context.log.find(claim.lease.command)
+    if stored is None:
+        raise Integrity(f"the delivery table names {claim.lease.command}, which is not in the log")
+    requested = decode(stored).event
+    if not isinstance(requested, CommandRequested):
+        raise Integrity(f"{claim.lease.command} is a {requested.TYPE}, not a command")
+    command = requested.command
+    committed = len(context.log.caused_by(claim.lease.command))
+    return Work(context, claim, ROLE_OF[type(command)], command, committed)
+
+
+def _finish(work: Work, terminal: Event, done: Done) -> None:
+    events = [
+        *done.events,
+        NewEvent(command_stream(work.command_id), terminal),
+        *(_request_event(command) for command in done.requests),
+    ]
+    work.commit(events, {command_stream(work.command_id): 0, **done.expected})
+
+
+def serve(
+    context: Context, roles: Sequence[Role], handlers: Handlers, stop: threading.Event
+) -> None:
+    """Work until ``stop`` is set: claim, perform, wait for a wake-up or the polling interval."""
+    waiter = Waiter(context.directory.sockets, roles)
+    try:
+        while not stop.is_set():
+            claim = context.log.claim(roles, LEASE_SECONDS)
+            if claim is None:
+                waiter.wait()
+                continue
+            with Heartbeat(context.log, claim):
+                try:
+                    perform(context, claim, handlers)
+                except LeaseLost:
+                    diagnostics.warning("lease lost", command=claim.lease.command)
+    finally:
+        waiter.close()
+
+
+def carry_out(context: Context, command: Command, handlers: Handlers) -> str:
+    """Request a command and carry it out in this process; returns its id.
+
+    For the command line. One program at a time works in a role this way; so a command of the role
+    that is still pending was given to a program that no longer exists, and is abandoned first.
+    """
+    role = ROLE_OF[type(command)]
+    busy = f"another program works on commands of the role {role} here; wait until it has ended"
+    with context.directory.exclusive(f"role-{role}", busy):
+        while (stale := context.log.claim([role], LEASE_SECONDS)) is not None:
+            work = _open(context, stale)
+            reason = "the program that was given it ended before it was carried out"
+            _finish(work, CommandAbandoned(command=work.command_id, reason=reason), Done())
+        command_id = request(context, command)
+        claim = context.log.claim([role], LEASE_SECONDS)
+        if claim is None or claim.lease.command != command_id:
+            raise Refused(busy)
+        with Heartbeat(context.log, claim):
+            perform(context, claim, handlers)
+        return command_id
+
+
+class Heartbeat:
+    """Renews a lease in the background while a handler works."""
+
+    def __init__(self, log: EventLog, claim: Claim) -> None:
+        self._log = log
+        self._claim = claim
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def _beat(self) -> None:
+        while not self._done.wait(LEASE_SECONDS / 3):
+            if not self._log.renew(self._claim.lease, LEASE_SECONDS):
+                return
+
+    def __enter__(self) -> "Heartbeat":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._done.set()
+        self._thread.join()

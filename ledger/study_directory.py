@@ -1,0 +1,99 @@
+"""A study directory: a folder with ``study.toml``, and everything that it keeps in ``var/``.
+
+study.toml, documents     what people write; the freeze binds it
+var/ledger.db             the log; losing it loses the study (ledger backup)
+var/checkpoints.log       signed roots; losing it loses the proof against truncation
+var/artifacts/            content named by records; a missing file is a finding
+var/projections/          derived; delete it, `ledger replay` makes it again
+var/templates/            base trees for workspaces; made again from the frozen packs
+var/environments/         test environments; built again when missing
+var/reports/              what `ledger report` wrote
+var/run/                  locks of running processes and the address of the stand-in server
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from ledger.errors import Refused, Unfinished, Usage
+from schemas.study import Study, StudyError, parse_study
+
+MAX_STUDY_BYTES = 1 << 20
+
+
+class StudyDirectory:
+    """Paths of one study. Nothing is created before something is written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.toml = self.root / "study.toml"
+        self.var = self.root / "var"
+        self.ledger = self.var / "ledger.db"
+        self.checkpoints = self.var / "checkpoints.log"
+        self.artifacts = self.var / "artifacts"
+        self.projections = self.var / "projections"
+        self.templates = self.var / "templates"
+        self.environments = self.var / "environments"
+        self.reports = self.var / "reports"
+        self.run = self.var / "run"
+
+    def read_study(self) -> tuple[bytes, Study]:
+        """``study.toml`` as it stands on disk. Raises Usage with what to do."""
+        try:
+            if self.toml.stat().st_size > MAX_STUDY_BYTES:
+                raise Usage(f"{self.toml}: larger than {MAX_STUDY_BYTES} bytes")
+            content = self.toml.read_bytes()
+        except FileNotFoundError:
+            raise Usage(
+                f"{self.root} has no study.toml; `ledger init {self.root}` makes a new study, "
+                "or name the study's folder with --study"
+            ) from None
+        except OSError as error:
+            raise Unfinished(f"{self.toml}: {error.strerror}") from None
+        try:
+            return content, parse_study(content, str(self.toml))
+        except StudyError as error:
+            raise Usage(str(error)) from None
+
+    def document(self, name: str) -> bytes:
+        """A document that the study names. It must lie inside the study's folder."""
+        path = (self.root / name).resolve()
+        if not path.is_relative_to(self.root):
+            raise Usage(f"study.toml: document {name!r} lies outside the study's folder")
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise Usage(f"study.toml: document {name!r}: {error.strerror}") from None
+
+    @contextmanager
+    def exclusive(self, name: str, busy: str) -> Iterator[None]:
+        """Hold the lock ``var/run/<name>.lock``; raises Refused with ``busy`` when it is held.
+
+        The lock goes with the process, so a killed one never leaves it behind.
+        """
+        self.run.mkdir(parents=True, exist_ok=True)
+        with open(self.run / f"{name}.lock", "ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(busy) from None
+            yield
+
+    @contextmanager
+    def shared(self, name: str) -> Iterator[None]:
+        """Hold the lock together with others; waits for an exclusive holder."""
+        self.run.mkdir(parents=True, exist_ok=True)
+        with open(self.run / f"{name}.lock", "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            yield
+
+    @property
+    def sockets(self) -> Path:
+        """Folder for wake-up sockets. Their names are limited to about 100 bytes, so they do not
+        lie in the study, whose path may be longer."""
+        name = sha256(os.fsencode(self.root)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"ledger-{os.getuid()}-{name}"
