@@ -1,0 +1,106 @@
+import json
+from fractions import Fraction
+from math import comb
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.analyses.single_proportion import (
+    ProportionIntervals,
+    clopper_pearson_interval,
+    proportion_intervals,
+    two_sided_z,
+    wilson_interval,
+)
+
+ORACLE = json.loads(
+    (Path(__file__).parents[1] / "oracles/single_proportion.public.json").read_text()
+)
+
+properties = settings(deadline=None, derandomize=True, max_examples=60)
+counts = st.integers(1, 120).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+@pytest.mark.parametrize("case", ORACLE["cases"], ids=lambda c: f"{c['x']}-of-{c['n']}")
+def test_oracle(case):
+    result = proportion_intervals(case["x"], case["n"])
+    tolerance = ORACLE["tolerance"]
+    assert result.wilson == pytest.approx(tuple(case["wilson"]), rel=0, abs=tolerance)
+    assert result.clopper_pearson == pytest.approx(
+        tuple(case["clopper_pearson"]), rel=0, abs=tolerance
+    )
+
+
+def lower_tail(x: int, n: int, p: Fraction) -> Fraction:
+    return sum(comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(x + 1))
+
+
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(counts)
+def test_clopper_pearson_endpoints_leave_a_fortieth_in_each_exact_tail(count):
+    x, n = count
+    lower, upper = clopper_pearson_interval(x, n)
+    if x > 0:
+        assert float(1 - lower_tail(x - 1, n, Fraction(lower))) == pytest.approx(1 / 40, rel=1e-9)
+    if x < n:
+        assert float(lower_tail(x, n, Fraction(upper))) == pytest.approx(1 / 40, rel=1e-9)
+
+
+@properties
+@given(counts)
+def test_wilson_endpoints_solve_the_score_equation(count):
+    x, n = count
+    z = two_sided_z(Fraction(19, 20))
+    for p in wilson_interval(x, n):
+        assert (x - n * p) ** 2 == pytest.approx(z * z * n * p * (1 - p), rel=1e-9, abs=1e-9)
+
+
+@properties
+@given(counts)
+def test_failures_mirror_successes(count):
+    x, n = count
+    for interval in (wilson_interval, clopper_pearson_interval):
+        lower, upper = interval(x, n)
+        assert interval(n - x, n) == pytest.approx((1 - upper, 1 - lower), abs=1e-12)
+        assert 0 <= lower <= x / n <= upper <= 1
+
+
+def test_zero_failures_in_n_trials_have_the_closed_form():
+    for n in (1, 10, 60, 5_000):
+        assert clopper_pearson_interval(0, n) == pytest.approx((0, 1 - 0.025 ** (1 / n)), rel=1e-9)
+        assert clopper_pearson_interval(n, n)[1] == 1.0
+        assert wilson_interval(0, n)[0] == 0.0
+        assert wilson_interval(n, n)[1] == 1.0
+
+
+def test_a_million_trials_do_not_underflow():
+    lower, upper = clopper_pearson_interval(500_000, 1_000_000)
+    wilson_lower, wilson_upper = wilson_interval(500_000, 1_000_000)
+    assert lower == pytest.approx(wilson_lower, abs=2e-6)
+    assert upper == pytest.approx(wilson_upper, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("x", "n", "message"),
+    [
+        (0, 0, "0/0 is not estimable"),
+        (3, 2, "successes must be at most trials, but 3 > 2"),
+        (-1, 2, "successes must be a whole number"),
+        (1, -2, "trials must be a whole number"),
+        (1.5, 2, "successes must be a whole number"),
+    ],
+)
+def test_refusals(x, n, message):
+    for interval in (proportion_intervals, wilson_interval, clopper_pearson_interval):
+        with pytest.raises(ValueError, match=message):
+            interval(x, n)
+    with pytest.raises(ValueError, match="confidence must lie strictly"):
+        wilson_interval(1, 2, 0)
+
+
+def test_the_result_survives_the_codec():
+    result = proportion_intervals(0, 60)
+    assert msgspec.json.decode(msgspec.json.encode(result), type=ProportionIntervals) == result
