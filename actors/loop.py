@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from ledger.artifacts import Artifacts
 
 from actors.wakeup import Waiter, wake
+from ledger.artifacts import Artifacts
 from ledger.errors import Integrity, LeaseLost, LedgerError, Refused
 from ledger.log import Batch, Claim, EventLog, Fact, NewEvent, StoredRecord, decode
 from ledger.study_directory import StudyDirectory

@@ -1,0 +1,381 @@
+"""The model server's actor: the only one that loads, unloads and asks models.
+
+One command at a time, one model resident at a time, one request in flight (``docs/residency.md``).
+Whatever the server says is stored as raw bytes before it is believed; whatever is not as frozen is
+recorded and stops the run with status 6 and the words a person needs.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from actors.cell_engine import JSON, ModelRequest, RecordedAnswer, RecordedCall
+from actors.loop import Done, Work
+from actors.servers.contract import (
+    BackPressure,
+    ChatAnswer,
+    ChatError,
+    ChatRequest,
+    ContextOverflow,
+    ModelServer,
+    ModelServerError,
+    ResidencyDisagreement,
+    StreamBroken,
+    TransportFailure,
+    TurnTimeout,
+)
+from actors.servers.contract import Evidence as RawEvidence
+from ledger.errors import PreflightMismatch, SafetyStop
+from ledger.log import NewEvent
+from projections.fold import fold
+from projections.residency import Residency
+from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
+from schemas.events.cell import TurnAbandoned, TurnAnswered, TurnFailed, TurnStarted
+from schemas.events.server import (
+    Evidence,
+    ModelLoaded,
+    ModelLoadStarted,
+    ModelLost,
+    ModelUnloaded,
+    ServerChecked,
+    ServerMismatched,
+)
+from schemas.identifiers import parse_cell_id, server_stream
+from schemas.study import Model, Study
+
+MAX_BACK_PRESSURE = 20
+MAX_RETRY_AFTER_S = 120
+EVENT_STREAM = "text/event-stream"
+
+HANDLES = (EnsureResident, AskModel, ReleaseModels)
+EMITS = (
+    ServerChecked,
+    ServerMismatched,
+    ModelLoadStarted,
+    ModelLoaded,
+    ModelUnloaded,
+    ModelLost,
+    TurnStarted,
+    TurnAnswered,
+    TurnFailed,
+    TurnAbandoned,
+)
+
+
+class ModelServerActor:
+    """Handlers over one server. ``residency_known`` is false until this process has compared the
+    log's view of the memory with the server's: a predecessor may have died in the middle."""
+
+    def __init__(
+        self,
+        study: Study,
+        server: ModelServer,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._study = study
+        self._server = server
+        self._sleep = sleep
+        self._stream = server_stream(study.server.kind)
+        self._residency_known = False
+
+    # ---- residency ---------------------------------------------------------------------------
+
+    def ensure_resident(self, work: Work) -> Done:
+        """Make the command's model the only resident one, then advance the cell."""
+        command: EnsureResident = work.command
+        model = self._study.model(command.model)
+        try:
+            self._reconcile(work)
+            resident = self._residency(work)
+            if resident.model != model.id:
+                self._unload(work, resident)
+                self._load(work, model)
+        except ModelServerError as error:
+            raise self._mismatch(work, command.model, error) from error
+        return Done(requests=[AdvanceCell(cell=command.cell)])
+
+    def release_models(self, work: Work) -> Done:
+        """Unload what is resident; the study goes on without a model."""
+        try:
+            self._reconcile(work)
+            self._unload(work, self._residency(work))
+        except ModelServerError as error:
+            raise self._mismatch(work, "", error) from error
+        return Done(requests=[ContinueStudy()])
+
+    def _residency(self, work: Work) -> Residency:
+        return fold(Residency(), work.facts(self._stream))
+
+    def _reconcile(self, work: Work) -> None:
+        """Once a process: is in memory what the log says? What an earlier process left behind in
+        the middle of a load or an unload is settled here, by looking, never by assuming."""
+        if self._residency_known:
+            return
+        logged = self._residency(work)
+        seen = self._server.residents()
+        evidence = self._keep(work, seen.evidence)
+        instances = [resident.instance_id for resident in seen.instances]
+        if logged.instance and logged.instance not in instances:
+            work.commit(
+                [
+                    NewEvent(
+                        self._stream,
+                        ModelLost(model=logged.model, instance=logged.instance, evidence=evidence),
+                    )
+                ]
+            )
+        elif not logged.instance and logged.loading and len(instances) == 1:
+            # A load was sent and nobody recorded its end. The instance may be ours or not; it was
+            # never asked anything, so it is unloaded and loaded again under all checks.
+            unloaded = self._server.unload(instances[0])
+            work.commit(
+                [
+                    NewEvent(
+                        self._stream,
+                        ModelUnloaded(
+                            model=logged.loading,
+                            instance=instances[0],
+                            duration_ns=unloaded.duration_ns,
+                            evidence=(*evidence, *self._keep(work, unloaded.evidence)),
+                        ),
+                    )
+                ]
+            )
+        foreign = [one for one in instances if one not in (logged.instance, *instances[:0])]
+        if foreign and not logged.loading:
+            raise ResidencyDisagreement(
+                f"in memory, but not loaded by this study: {', '.join(foreign)}",
+                remedy="Unload it in LM Studio (`lms unload --all`), then run again.",
+                views={"ledger": [logged.instance] if logged.instance else [], "server": instances},
+                evidence=seen.evidence,
+            )
+        self._residency_known = True
+
+    def _load(self, work: Work, model: Model) -> None:
+        checked = self._server.preflight(model)
+        work.commit(
+            [
+                NewEvent(
+                    self._stream,
+                    ServerChecked(
+                        server=self._study.server.kind,
+                        simulated=checked.simulated,
+                        evidence=self._keep(work, checked.evidence),
+                    ),
+                ),
+                NewEvent(self._stream, ModelLoadStarted(model=model.id)),
+            ]
+        )
+        if checked.simulated != self._study.simulated:
+            raise PreflightMismatch(
+                "the server says that it is simulated, but the study does not"
+                if checked.simulated
+                else "the study is a rehearsal, but the server is a real one"
+            )
+        loaded = self._server.load(model)
+        work.commit(
+            [
+                NewEvent(
+                    self._stream,
+                    ModelLoaded(
+                        model=model.id,
+                        instance=loaded.instance_id,
+                        duration_ns=loaded.duration_ns,
+                        simulated=loaded.simulated,
+                        evidence=self._keep(work, loaded.evidence),
+                    ),
+                )
+            ]
+        )
+
+    def _unload(self, work: Work, resident: Residency) -> None:
+        if not resident.instance:
+            return
+        unloaded = self._server.unload(resident.instance)
+        work.commit(
+            [
+                NewEvent(
+                    self._stream,
+                    ModelUnloaded(
+                        model=resident.model,
+                        instance=resident.instance,
+                        duration_ns=unloaded.duration_ns,
+                        evidence=self._keep(work, unloaded.evidence),
+                    ),
+                )
+            ]
+        )
+
+    def _mismatch(self, work: Work, model: str, error: ModelServerError) -> PreflightMismatch:
+        self._residency_known = False
+        work.commit(
+            [
+                NewEvent(
+                    self._stream,
+                    ServerMismatched(
+                        model=model,
+                        problem=f"{error.kind}: {error}",
+                        evidence=self._keep(work, error.evidence),
+                    ),
+                )
+            ]
+        )
+        return PreflightMismatch(f"model server: {error}")
+
+    # ---- turns -------------------------------------------------------------------------------
+
+    def ask_model(self, work: Work) -> Done:
+        """Send one turn. Recorded before it is sent; sent again only as a recorded attempt."""
+        command: AskModel = work.command
+        stream = parse_cell_id(command.cell).stream
+        facts = work.facts(stream)
+        started = [
+            fact.event
+            for fact in facts
+            if isinstance(fact.event, TurnStarted)
+            and fact.event.turn == command.turn
+            and fact.cause == work.command_id
+        ]
+        closed = {
+            fact.event.attempt
+            for fact in facts
+            if isinstance(fact.event, TurnAnswered | TurnFailed | TurnAbandoned)
+            and fact.event.turn == command.turn
+            and fact.cause == work.command_id
+        }
+        retried = any(
+            isinstance(fact.event, TurnFailed) and fact.event.retry
+            for fact in facts
+            if fact.cause == work.command_id
+        )
+        try:
+            self._reconcile(work)
+        except ModelServerError as error:
+            raise self._mismatch(work, command.model, error) from error
+        instance = self._residency(work).instance
+        abandoned = [
+            NewEvent(
+                stream,
+                TurnAbandoned(
+                    turn=command.turn,
+                    attempt=turn.attempt,
+                    reason="the process that waited for the answer was lost",
+                ),
+            )
+            for turn in started
+            if turn.attempt not in closed
+        ]
+        if not instance:
+            # The server was restarted in the middle of the cell: load again, then ask again.
+            if abandoned:
+                work.commit(abandoned)
+                abandoned = []
+            try:
+                self._load(work, self._study.model(command.model))
+            except ModelServerError as error:
+                raise self._mismatch(work, command.model, error) from error
+            instance = self._residency(work).instance
+
+        request = msgspec.json.decode(work.artifacts.get(command.request), type=ModelRequest)
+        attempt = len(started)
+        while True:
+            begin = TurnStarted(
+                turn=command.turn, attempt=attempt, request=command.request, instance=instance
+            )
+            work.commit([*abandoned, NewEvent(stream, begin)])
+            abandoned = []
+            try:
+                answer, waits = self._chat(instance, request)
+            except ChatError as error:
+                retry = isinstance(error, TransportFailure) and not retried
+                raw = b"".join(piece.content for piece in error.evidence)
+                failed = TurnFailed(
+                    turn=command.turn,
+                    attempt=attempt,
+                    kind=_failure_kind(error),
+                    detail=str(error)[:500],
+                    response=work.artifacts.put(raw, EVENT_STREAM),
+                    retry=retry,
+                )
+                if retry:
+                    work.commit([NewEvent(stream, failed)])
+                    retried = True
+                    attempt += 1
+                    continue
+                return Done([NewEvent(stream, failed)], [AdvanceCell(cell=command.cell)])
+            except ModelServerError as error:
+                raise self._mismatch(work, command.model, error) from error
+            return Done(
+                [NewEvent(stream, _answered(work, command.turn, attempt, answer, waits))],
+                [AdvanceCell(cell=command.cell)],
+            )
+
+    def _chat(self, instance: str, request: ModelRequest) -> tuple[ChatAnswer, int]:
+        """One request; waits where the server asks to (not a retry). Returns the waits too."""
+        chat = ChatRequest(
+            messages=request.messages,
+            tools=request.tools,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            seed=request.seed,
+            max_tokens=request.max_tokens,
+            reasoning=request.reasoning,
+        )
+        for waits in range(MAX_BACK_PRESSURE):
+            try:
+                return self._server.chat(instance, chat), waits
+            except BackPressure as pressure:
+                self._sleep(min(pressure.retry_after_s or 1, MAX_RETRY_AFTER_S))
+        raise SafetyStop(
+            f"the model server asked to wait {MAX_BACK_PRESSURE} times in a row: let it recover, "
+            "then `ledger run` goes on"
+        )
+
+    def _keep(self, work: Work, evidence: Sequence[RawEvidence]) -> tuple[Evidence, ...]:
+        return tuple(
+            Evidence(label=piece.label, content=work.artifacts.put(piece.content, JSON))
+            for piece in evidence
+        )
+
+
+FailureKind = Literal["transport", "broken_stream", "timeout", "server_error", "overflow"]
+
+
+def _failure_kind(error: ChatError) -> FailureKind:
+    for kind, name in (
+        (TransportFailure, "transport"),
+        (StreamBroken, "broken_stream"),
+        (TurnTimeout, "timeout"),
+        (ContextOverflow, "overflow"),
+    ):
+        if isinstance(error, kind):
+            return name  # type: ignore[return-value]
+    return "server_error"
+
+
+def _answered(work: Work, turn: int, attempt: int, answer: ChatAnswer, waits: int) -> TurnAnswered:
+    reply = answer.reply
+    recorded = RecordedAnswer(
+        content=reply.content,
+        reasoning=reply.reasoning,
+        calls=tuple(
+            RecordedCall(id=call.id, name=call.name, arguments=call.arguments)
+            for call in reply.tool_calls
+        ),
+        finish_reason=reply.finish_reason or "",
+    )
+    return TurnAnswered(
+        turn=turn,
+        attempt=attempt,
+        response=work.artifacts.put(answer.stream, EVENT_STREAM),
+        answer=work.artifacts.put(msgspec.json.encode(recorded), JSON),
+        finish_reason=reply.finish_reason or "",
+        prompt_tokens=reply.usage.prompt_tokens if reply.usage else None,
+        completion_tokens=reply.usage.completion_tokens if reply.usage else None,
+        first_token_ns=answer.first_token_ns or 0,
+        duration_ns=answer.total_ns,
+        back_pressure=waits,
+    )

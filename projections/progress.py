@@ -1,0 +1,219 @@
+"""Progress: the frozen study, its plan, and how far every cell has come. Shows no outcome.
+
+This is what the scheduler decides from and what ``ledger status`` prints. Whether a graded cell was
+resolved is not in here: the view stays blind.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import msgspec
+
+from ledger.log import Fact
+from projections.fold import ReadArtifact, Row
+from schemas.base import Event
+from schemas.events.cell import (
+    BudgetCharged,
+    CellFinished,
+    CellStarted,
+    CellVoided,
+    TurnAbandoned,
+    TurnAnswered,
+    TurnFailed,
+)
+from schemas.events.grading import CellGraded, GoldChecked
+from schemas.events.run import RunStarted, RunStopped, StudyCompleted
+from schemas.events.server import ModelLoaded, ModelLost, ModelUnloaded
+from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen, TasksFrozen
+from schemas.identifiers import CellId
+from schemas.plan import Plan, PlannedCell
+from schemas.study import Study, parse_study
+from schemas.task import Task
+
+
+@dataclass
+class CellProgress:
+    """One planned cell. ``status`` is planned, running, ended, graded or void."""
+
+    planned: PlannedCell
+    status: str = "planned"
+    attempt: int = 0
+    ended: str = ""
+    turns: int = 0
+    tool_calls: int = 0
+    test_runs: int = 0
+    turn_attempts: int = 0
+    abandoned: int = 0
+    transport_retries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_ns: int = 0
+
+    @property
+    def cell(self) -> CellId:
+        return self.planned.cell
+
+
+@dataclass
+class Progress:
+    """The fold's state."""
+
+    NAME: ClassVar[str] = "progress"
+    GUARDED: ClassVar[bool] = False
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        TasksFrozen,
+        PlanPrepared,
+        StudyFrozen,
+        AmendmentRecorded,
+        RunStarted,
+        RunStopped,
+        StudyCompleted,
+        CellStarted,
+        BudgetCharged,
+        TurnAnswered,
+        TurnFailed,
+        TurnAbandoned,
+        CellFinished,
+        CellGraded,
+        CellVoided,
+        GoldChecked,
+        ModelLoaded,
+        ModelUnloaded,
+        ModelLost,
+    )
+
+    read: ReadArtifact
+    frozen: StudyFrozen | None = None
+    study: Study | None = None
+    tasks: dict[str, Task] = field(default_factory=dict)
+    prepared_plan: Plan | None = None
+    cells: dict[str, CellProgress] = field(default_factory=dict)
+    gold: dict[tuple[str, int], bool] = field(default_factory=dict)
+    resident: str = ""
+    resident_instance: str = ""
+    model_switches: int = 0
+    runs: int = 0
+    stopped: str = ""
+    completed: bool = False
+
+    def apply(self, fact: Fact) -> None:
+        event = fact.event
+        match event:
+            case TasksFrozen():
+                listed = msgspec.json.decode(self.read(event.tasks), type=list[Task])
+                self.tasks = {task.id: task for task in listed}
+            case PlanPrepared():
+                self.prepared_plan = msgspec.json.decode(self.read(event.plan), type=Plan)
+            case StudyFrozen():
+                self.frozen = event
+                self.study = parse_study(self.read(event.study))
+                if self.prepared_plan is not None:
+                    self.cells = {
+                        str(planned.cell): CellProgress(planned)
+                        for planned in self.prepared_plan.cells
+                    }
+            case AmendmentRecorded():
+                self.study = parse_study(self.read(event.study))
+            case RunStarted():
+                self.runs += 1
+                self.stopped = ""
+            case RunStopped():
+                self.stopped = event.reason
+            case StudyCompleted():
+                self.completed = True
+            case GoldChecked():
+                self.gold[event.task, event.number] = event.passed
+            case ModelLoaded():
+                self.resident, self.resident_instance = event.model, event.instance
+                self.model_switches += 1
+            case ModelUnloaded() | ModelLost():
+                self.resident = self.resident_instance = ""
+            case _:
+                self._apply_to_cell(fact, event)
+
+    def _apply_to_cell(self, fact: Fact, event: Event) -> None:
+        cell = self.cells.get(fact.stream.removeprefix("cell/"))
+        if cell is None:
+            return
+        match event:
+            case CellStarted():
+                cell.status, cell.attempt, cell.ended = "running", event.attempt, ""
+                cell.turns = cell.tool_calls = cell.test_runs = 0
+            case BudgetCharged(kind="turn"):
+                cell.turns = event.used
+            case BudgetCharged(kind="tool_call"):
+                cell.tool_calls = event.used
+            case BudgetCharged(kind="test_run"):
+                cell.test_runs = event.used
+            case TurnAnswered():
+                cell.turn_attempts += 1
+                cell.prompt_tokens += event.prompt_tokens or 0
+                cell.completion_tokens += event.completion_tokens or 0
+                cell.model_ns += event.duration_ns
+            case TurnFailed():
+                cell.turn_attempts += 1
+                cell.transport_retries += event.retry
+            case TurnAbandoned():
+                cell.turn_attempts += 1
+                cell.abandoned += 1
+            case CellFinished():
+                cell.status, cell.ended = "ended", event.ended
+            case CellGraded():
+                cell.status = "graded" if cell.status != "void" else "void"
+            case CellVoided():
+                cell.status = "void"
+
+    def needs_run(self, cell: CellProgress) -> bool:
+        """Not ended yet, or ended by an infrastructure failure with attempts left."""
+        if cell.status in ("planned", "running"):
+            return True
+        limit = self.study.budgets.infrastructure_attempts if self.study else 0
+        return cell.ended == "infrastructure" and cell.attempt + 1 < limit
+
+    def next_cell(self) -> CellProgress | None:
+        """First cell in plan order that is not done; None when all are."""
+        return next((cell for cell in self.cells.values() if self.needs_run(cell)), None)
+
+    def ungraded(self) -> list[CellProgress]:
+        """Ended cells without a verdict, in plan order."""
+        return [
+            cell
+            for cell in self.cells.values()
+            if cell.status == "ended" and not self.needs_run(cell)
+        ]
+
+    def done_cells(self) -> int:
+        return sum(not self.needs_run(cell) for cell in self.cells.values())
+
+    def tables(self) -> Mapping[str, Sequence[Row]]:
+        return {
+            "cells": [
+                {
+                    "position": cell.planned.position,
+                    "cell": str(cell.cell),
+                    "unit": cell.cell.unit,
+                    "arm": cell.cell.arm,
+                    "agent": cell.cell.agent,
+                    "repeat": cell.cell.repeat,
+                    "block": cell.planned.block,
+                    "status": cell.status,
+                    "attempt": cell.attempt,
+                    "ended": cell.ended,
+                    "turns": cell.turns,
+                    "tool_calls": cell.tool_calls,
+                    "test_runs": cell.test_runs,
+                    "turn_attempts": cell.turn_attempts,
+                    "abandoned": cell.abandoned,
+                    "transport_retries": cell.transport_retries,
+                    "prompt_tokens": cell.prompt_tokens,
+                    "completion_tokens": cell.completion_tokens,
+                    "model_ns": cell.model_ns,
+                }
+                for cell in self.cells.values()
+            ],
+            "gold_checks": [
+                {"task": task, "number": number, "passed": int(passed)}
+                for (task, number), passed in sorted(self.gold.items())
+            ],
+        }
