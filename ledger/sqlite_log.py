@@ -1,0 +1,591 @@
+"""The durable log: one SQLite file, any number of processes on one machine.
+
+The table ``records`` holds the exact bytes of every record; its other columns are copies that make
+reading fast and that ``ledger verify-chain`` compares. Promises and their mechanisms:
+
+- durable when ``append`` returns: WAL and ``synchronous=FULL``, one sync a commit;
+- gapless: writers queue on ``flock(ledger.lock)``, then ``BEGIN IMMEDIATE``, read the head and
+  assign head + 1 (without the lock SQLite's busy handler starves: one commit in 4 s among eight);
+- append-only: triggers refuse UPDATE, DELETE and every INSERT that is not at head + 1. They guard
+  against accidents; evidence is the hash chain.
+"""
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from ledger import delivery
+from ledger.atomic_file import sync_directory
+from ledger.chain import leaf_hash
+from ledger.clock import now_us, timestamp
+from ledger.codec import decode_envelope
+from ledger.errors import (
+    Integrity,
+    LeaseLost,
+    LedgerError,
+    RecordRefused,
+    Refused,
+    Unfinished,
+    UnknownOutcome,
+    Usage,
+)
+from ledger.log import (
+    Batch,
+    Claim,
+    Draft,
+    Head,
+    Lease,
+    StoredRecord,
+    check_batch,
+    draft_batch,
+    finished,
+    requested,
+)
+from schemas.envelope import Envelope
+
+APPLICATION_ID = 0x4C61624C  # "LabL"
+SCHEMA_VERSION = 1
+PAGE_RECORDS = 1_000
+PAGE_BYTES = 4 << 20
+CLOCK_TOLERANCE_US = 60_000_000
+
+SCHEMA = {
+    # The record is the last column: a long one overflows its page, and the columns before it are
+    # read without following the overflow.
+    "records": """\
+CREATE TABLE records (
+  seq INTEGER PRIMARY KEY,
+  leaf BLOB NOT NULL,
+  id TEXT NOT NULL,
+  type TEXT NOT NULL,
+  stream TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  at TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  cause TEXT,
+  "index" INTEGER NOT NULL,
+  run TEXT NOT NULL,
+  record BLOB NOT NULL
+) STRICT""",
+    "records_id": "CREATE UNIQUE INDEX records_id ON records (id)",
+    "records_stream": "CREATE UNIQUE INDEX records_stream ON records (stream, version)",
+    "records_cause": """\
+CREATE UNIQUE INDEX records_cause ON records (cause, "index") WHERE cause IS NOT NULL""",
+    "records_insert": """\
+CREATE TRIGGER records_insert BEFORE INSERT ON records
+WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), -1) + 1 FROM records)
+BEGIN SELECT RAISE(ABORT, 'a record is appended at head + 1 and nowhere else'); END""",
+    "records_update": """\
+CREATE TRIGGER records_update BEFORE UPDATE ON records
+BEGIN SELECT RAISE(ABORT, 'a record is never changed'); END""",
+    "records_delete": """\
+CREATE TRIGGER records_delete BEFORE DELETE ON records
+BEGIN SELECT RAISE(ABORT, 'a record is never deleted'); END""",
+    "checkpoints": """\
+CREATE TABLE checkpoints (
+  size INTEGER PRIMARY KEY,
+  note BLOB NOT NULL
+) STRICT""",
+    **delivery.SCHEMA,
+}
+
+_INSERT = """\
+INSERT INTO records
+  (seq, leaf, id, type, stream, version, at, actor, cause, "index", run, record)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+class SqliteLog:
+    """``EventLog`` in one SQLite file. One object may be used by several threads.
+
+    Make one with ``create``, ``open`` or ``open_read_only``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        records: sqlite3.Connection,
+        leases: sqlite3.Connection | None,
+        lock_file: int | None,
+        clock: Callable[[], int],
+    ) -> None:
+        self.path = path
+        self._records = records
+        self._leases = leases
+        self._lock_file = lock_file
+        self._clock = clock
+        self._lock = threading.RLock()
+        self.warnings: tuple[str, ...] = ()
+        """What is odd but no reason to stop, for the caller to show."""
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], clock: Callable[[], int] = now_us) -> "SqliteLog":
+        """Make a new, empty log and open it. Raises Usage when there is a file already.
+
+        The file is complete under its own name or not there at all.
+        """
+        path = Path(path)
+        with _translated(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock_file = _open_lock_file(path)
+            try:
+                fcntl.flock(lock_file, fcntl.LOCK_EX)
+                if os.path.lexists(path):
+                    raise Usage(f"{path} exists already; open it, or choose another directory")
+                unfinished = path.with_name(f"{path.name}.new")
+                unfinished.unlink(missing_ok=True)
+                os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+                connection = _connect(unfinished, "rw", "FULL")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                for statement in SCHEMA.values():
+                    connection.execute(statement)
+                connection.execute("COMMIT")
+                connection.close()
+                os.rename(unfinished, path)
+                sync_directory(path.parent)
+            finally:
+                os.close(lock_file)
+        return cls.open(path, clock)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], clock: Callable[[], int] = now_us) -> "SqliteLog":
+        """Open a log for reading and appending.
+
+        Raises Usage for what is not a ledger of this version, Integrity when the last record, its
+        leaf and its columns contradict each other, Unfinished when it cannot be read or written.
+        """
+        path = Path(path)
+        with _translated(path):
+            _check_is_file(path)
+            records = _connect(path, "rw", "FULL")
+            _check_is_ledger(records, path)
+            # Leases are not facts: after a loss of power release_all rebuilds them from the
+            # records. NORMAL commits them without a sync, and a renewal every few seconds costs
+            # the disk nothing. Not OFF: a checkpoint that happens to run on this connection moves
+            # durable records out of the WAL and must sync.
+            leases = _connect(path, "rw", "NORMAL")
+            log = cls(path, records, leases, _open_lock_file(path), clock)
+            try:
+                log._check_head()
+            except LedgerError:
+                log.close()
+                raise
+        return log
+
+    @classmethod
+    def open_read_only(cls, path: str | os.PathLike[str]) -> "SqliteLog":
+        """Open a log that must not be written: an imported one, a backup, a read-only medium.
+
+        The last record is not checked here: verification wants to read on.
+        """
+        path = Path(path)
+        with _translated(path):
+            _check_is_file(path)
+            records = _connect(path, "ro", "FULL")
+            try:
+                _check_is_ledger(records, path)
+            except sqlite3.OperationalError:
+                # A WAL database needs its -shm file, which cannot be made on a read-only medium.
+                # Without a WAL nothing is missing from the main file and nobody can change it.
+                records.close()
+                if _wal_of(path).exists():
+                    raise
+                records = _connect(path, "ro&immutable=1", "FULL")
+                _check_is_ledger(records, path)
+        return cls(path, records, None, None, now_us)
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def append(self, batch: Batch) -> list[StoredRecord]:
+        check_batch(batch)
+        drafts: list[Draft] = []
+        with self._transaction(self._records, drafts) as connection:
+            written = self._already_written(batch)
+            if written:
+                return written
+            if batch.lease is not None and not delivery.holds(connection, batch.lease):
+                raise LeaseLost(f"command {batch.lease.command} was taken over")
+            streams = {new.stream for new in batch.events} | set(batch.expected)
+            versions = {stream: self.stream_version(stream) for stream in streams}
+            head, last_at = self._last()
+            drafts += draft_batch(batch, head, last_at, versions, self._clock())
+            connection.executemany(_INSERT, map(_row, drafts))
+            delivery.offer(connection, requested(drafts))
+            delivery.withdraw(connection, finished(drafts))
+        return [draft.stored for draft in drafts]
+
+    def _already_written(self, batch: Batch) -> list[StoredRecord]:
+        if batch.cause is None:
+            return []
+        found = self._select(
+            'cause = ? AND "index" >= ? AND "index" < ? ORDER BY "index"',
+            (batch.cause, batch.first_index, batch.first_index + len(batch.events)),
+        )
+        if found and len(found) != len(batch.events):
+            raise RecordRefused(f"command {batch.cause}: only a part of this batch is in the log")
+        return found
+
+    def _last(self) -> tuple[Head | None, str]:
+        row = self._records.execute(
+            "SELECT seq, leaf, at FROM records ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        return (None, "") if row is None else (Head(row[0], row[1]), row[2])
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def head(self) -> Head | None:
+        with self._reading():
+            return self._last()[0]
+
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[StoredRecord]:
+        """See ``EventLog.read``. Raises Integrity where a position is missing."""
+        position = start
+        end = 1 << 62 if stop is None else stop
+        while page := self._page("seq >= ? AND seq < ? ORDER BY seq", (position, end)):
+            for stored in page:
+                if stored.seq != position:
+                    raise Integrity(f"seq {position} is missing; run `ledger verify-chain`")
+                yield stored
+                position += 1
+
+    def read_stream(self, stream: str, start: int = 0) -> Iterator[StoredRecord]:
+        position = start
+        while page := self._page(
+            "stream = ? AND version >= ? ORDER BY version", (stream, position)
+        ):
+            yield from page
+            position += len(page)
+
+    def _page(self, condition: str, values: tuple[object, ...]) -> list[StoredRecord]:
+        """Some rows, so that no read transaction outlives a page: a long one would keep the WAL
+        from being checkpointed. Bounded in bytes too: a record may have 1 MiB."""
+        with self._reading():
+            return self._select(condition, values, PAGE_RECORDS, PAGE_BYTES)
+
+    def _select(
+        self,
+        condition: str,
+        values: tuple[object, ...],
+        limit: int = -1,
+        limit_bytes: int | None = None,
+    ) -> list[StoredRecord]:
+        cursor = self._records.execute(
+            f"SELECT seq, record, leaf FROM records WHERE {condition} LIMIT {limit}", values
+        )
+        found = []
+        size = 0
+        for row in cursor:
+            found.append(StoredRecord(*row))
+            size += len(row[1])
+            if limit_bytes is not None and size > limit_bytes:
+                break
+        cursor.close()
+        return found
+
+    def stream_version(self, stream: str) -> int:
+        with self._reading():
+            row = self._records.execute(
+                "SELECT version FROM records WHERE stream = ? ORDER BY version DESC LIMIT 1",
+                (stream,),
+            ).fetchone()
+            return 0 if row is None else int(row[0]) + 1
+
+    def find(self, record_id: str) -> StoredRecord | None:
+        with self._reading():
+            found = self._select("id = ?", (record_id,))
+            return found[0] if found else None
+
+    def caused_by(self, command: str) -> list[StoredRecord]:
+        with self._reading():
+            return self._select('cause = ? ORDER BY "index"', (command,))
+
+    # --- delivery --------------------------------------------------------------------------------
+
+    def claim(self, roles: Sequence[str], seconds: float) -> Claim | None:
+        with self._reading():
+            # Looking first keeps idle workers, which poll, from queueing among the writers.
+            if delivery.find_free(self._records, roles, self._clock()) is None:
+                return None
+        with self._transaction(self._leases) as connection:
+            return delivery.claim(connection, roles, self._clock(), seconds)
+
+    def renew(self, lease: Lease, seconds: float) -> bool:
+        with self._transaction(self._leases) as connection:
+            return delivery.renew(connection, lease, self._clock(), seconds)
+
+    def pending(self) -> list[str]:
+        with self._reading():
+            return [command for command, _, _ in delivery.pending(self._records)]
+
+    def release_all(self) -> None:
+        with self._transaction(self._leases) as connection:
+            delivery.rebuild(connection)
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def add_checkpoint(self, size: int, note: bytes) -> None:
+        """Keep the signed note over the first ``size`` records; a second one for the same size is
+        ignored."""
+        with self._transaction(self._records) as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO checkpoints (size, note) VALUES (?, ?)", (size, note)
+            )
+
+    def checkpoints(self) -> list[tuple[int, bytes]]:
+        """(size, note) of every checkpoint, smallest first."""
+        with self._reading():
+            return self._records.execute(
+                "SELECT size, note FROM checkpoints ORDER BY size"
+            ).fetchall()
+
+    # --- opening, locking, closing ---------------------------------------------------------------
+
+    def close(self) -> None:
+        """Release every file. Moves what it can from the WAL into the main file first."""
+        with self._lock:
+            if self._leases is not None:
+                with suppress(sqlite3.Error):
+                    self._records.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                self._leases.close()
+            self._records.close()
+            if self._lock_file is not None:
+                os.close(self._lock_file)
+                self._lock_file = None
+
+    def _check_head(self) -> None:
+        """A log whose end contradicts itself must not be continued."""
+        rows = self._records.execute(
+            'SELECT seq, leaf, id, type, stream, version, at, actor, cause, "index", run, record '
+            "FROM records ORDER BY seq DESC LIMIT 2"
+        ).fetchall()
+        if not rows:
+            return
+        head = rows[0]
+        envelope = decode_envelope(head[-1])
+        columns = _columns(envelope.seq, leaf_hash(head[-1]), envelope, head[-1])
+        if columns != head:
+            raise Integrity(
+                f"{self.path}: the columns of seq {head[0]} differ from its record; run "
+                "`ledger verify-chain` and go on with a backup"
+            )
+        if len(rows) == 2 and envelope.prev != leaf_hash(rows[1][-1]).hex():
+            raise Integrity(
+                f"{self.path}: seq {head[0]} does not follow the record before it; run "
+                "`ledger verify-chain` and go on with a backup"
+            )
+        now = timestamp(self._clock() + CLOCK_TOLERANCE_US)
+        if now < envelope.at:
+            self.warnings = (
+                f"the clock is far behind the last record ({envelope.at}); new records repeat "
+                "that time until the clock has passed it",
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, _translated(self.path):
+            yield
+
+    @contextmanager
+    def _transaction(
+        self, connection: sqlite3.Connection | None, drafts: Sequence[Draft] = ()
+    ) -> Iterator[sqlite3.Connection]:
+        """One write transaction among all processes and threads; all of it or nothing."""
+        if connection is None or self._lock_file is None:
+            raise Refused(f"{self.path} was opened read-only or is closed; nothing was written")
+        with self._lock, _translated(self.path), _locked(self._lock_file):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            try:
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                ids = ", ".join(draft.envelope.id for draft in drafts)
+                raise UnknownOutcome(
+                    f"{self.path}: the commit failed ({error}); it may have been written all the "
+                    f"same. Open the log again and look for: {ids or 'the leases'}"
+                ) from error
+
+
+def _row(draft: Draft) -> tuple[object, ...]:
+    return _columns(draft.stored.seq, draft.stored.leaf, draft.envelope, draft.stored.record)
+
+
+def _columns(seq: int, leaf: bytes, envelope: Envelope, record: bytes) -> tuple[object, ...]:
+    return (
+        seq,
+        leaf,
+        envelope.id,
+        envelope.type,
+        envelope.stream,
+        envelope.version,
+        envelope.at,
+        envelope.actor,
+        envelope.cause,
+        envelope.index,
+        envelope.run,
+        record,
+    )
+
+
+def _connect(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=10,
+    )
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA fullfsync = ON")
+    # Else INSERT OR REPLACE would delete a record without asking the trigger.
+    connection.execute("PRAGMA recursive_triggers = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _wal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _open_lock_file(path: Path) -> int:
+    return os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+@contextmanager
+def _locked(lock_file: int) -> Iterator[None]:
+    fcntl.flock(lock_file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(lock_file, fcntl.LOCK_UN)
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+_CONDITIONS: dict[int, tuple[type[LedgerError], str]] = {
+    sqlite3.SQLITE_FULL: (Unfinished, "the disk is full; make room and run the command again"),
+    sqlite3.SQLITE_BUSY: (
+        Unfinished,
+        "another program holds the database locked; close it (a database browser, a backup) and "
+        "run the command again",
+    ),
+    sqlite3.SQLITE_LOCKED: (
+        Unfinished,
+        "another program holds a table locked; close it and run the command again",
+    ),
+    sqlite3.SQLITE_PROTOCOL: (
+        Unfinished,
+        "too many processes open the database at the same moment; run the command again",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        Unfinished,
+        "the file or its directory cannot be written; change its permissions or copy the study "
+        "directory to a place of yours",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        Unfinished,
+        "the database or its -wal or -shm file cannot be opened; look at the permissions of the "
+        "directory, or copy all three files to a directory of yours",
+    ),
+    sqlite3.SQLITE_PERM: (Unfinished, "access is denied; look at the permissions of the file"),
+    sqlite3.SQLITE_IOERR: (
+        Unfinished,
+        "reading or writing the disk failed; look at the system's log and at the disk, then run "
+        "`ledger verify-chain`",
+    ),
+    sqlite3.SQLITE_NOLFS: (
+        Unfinished,
+        "the file system does not take a file of this size; move the study directory to another",
+    ),
+    sqlite3.SQLITE_NOMEM: (Unfinished, "there is not enough memory; close something, run again"),
+    sqlite3.SQLITE_INTERRUPT: (Unfinished, "it was interrupted; run the command again"),
+    sqlite3.SQLITE_CORRUPT: (
+        Integrity,
+        "the database file is damaged; do not write to it, keep a copy, let `ledger verify-chain` "
+        "say what is whole and go on with a backup",
+    ),
+    sqlite3.SQLITE_NOTADB: (Usage, "it is not a SQLite database; give the path of a ledger.db"),
+    sqlite3.SQLITE_CONSTRAINT: (
+        Integrity,
+        "the database refused rows that do not follow from its records; another program has "
+        "written to it, run `ledger verify-chain`",
+    ),
+    sqlite3.SQLITE_MISMATCH: (
+        Integrity,
+        "a column holds another type than the ledger writes; run `ledger verify-chain`",
+    ),
+    sqlite3.SQLITE_ERROR: (
+        Integrity,
+        "its tables are not those of a ledger; run `ledger verify-chain`",
+    ),
+    sqlite3.SQLITE_TOOBIG: (
+        Integrity,
+        "it holds a value larger than any that the ledger writes; run `ledger verify-chain`",
+    ),
+}
+_OTHERWISE = (Unfinished, "SQLite could not finish; run `ledger verify-chain`")
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """The one place where the errors of SQLite and of the operating system become ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ledger_error(error, path) from error
+    except OSError as error:
+        raise Unfinished(
+            f"{path}: {error.strerror or error}; look at the disk and at the permissions of its "
+            "directory, then run the command again"
+        ) from error
+
+
+def ledger_error(error: sqlite3.Error, path: Path) -> LedgerError:
+    """Our error for one of SQLite's: what it means, in one line, and what to do."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None and isinstance(error, sqlite3.ProgrammingError):
+        return Usage(f"{path}: {error}; open the log again")
+    # The low byte is the condition, the rest says where it arose.
+    kind, remedy = _OTHERWISE if code is None else _CONDITIONS.get(code & 0xFF, _OTHERWISE)
+    return kind(f"{path}: {error}: {remedy}")
+
+
+def _check_is_file(path: Path) -> None:
+    if path.is_dir():
+        raise Usage(f"{path} is a directory; give the path of the ledger.db in it")
+    if not path.exists():
+        raise Usage(f"{path} does not exist; give the path of a ledger.db or make one first")
+
+
+def _check_is_ledger(connection: sqlite3.Connection, path: Path) -> None:
+    if sqlite3.sqlite_version_info < (3, 37):
+        raise Usage(
+            f"this Python has SQLite {sqlite3.sqlite_version}; the ledger needs 3.37 or newer, "
+            "use a newer Python"
+        )
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application_id != APPLICATION_ID:
+        raise Usage(
+            f"{path} is a SQLite database but not a ledger (application_id {application_id}, not "
+            f"{APPLICATION_ID}); give the path of a ledger.db"
+        )
+    if version != SCHEMA_VERSION:
+        raise Usage(
+            f"{path} has schema version {version}, this program writes {SCHEMA_VERSION}; use the "
+            "program that wrote it"
+        )
