@@ -1,7 +1,7 @@
 """Files that are complete under their name or not there at all, and durable when a call returns.
 
 The order is always: temporary name in the same directory, write, sync, rename, sync the directory
-(a rename is durable only when the directory is).
+(a rename is durable only when its directory is).
 """
 
 import fcntl
@@ -20,34 +20,54 @@ def write_file(path: str | os.PathLike[str], content: bytes, mode: int = 0o600) 
     Raises OSError; then ``path`` is as it was.
     """
     path = Path(path)
-    temporary = path.with_name(temporary_name())
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            sync(descriptor)
-        os.rename(temporary, path)
+        temporary = write_temporary(directory, content, mode)
+        try:
+            os.rename(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            os.unlink(temporary, dir_fd=directory)
+            raise
+        sync(directory)
+    finally:
+        os.close(directory)
+
+
+def write_temporary(directory: int, content: bytes, mode: int = 0o600) -> str:
+    """Write and sync a new file in an open directory; return its name, ready to be renamed.
+
+    A crash leaves at most a file whose name begins with ``TEMPORARY_PREFIX``.
+    """
+    name = TEMPORARY_PREFIX + new_id()
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=directory)
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            view = memoryview(content)
+            while view:
+                view = view[file.write(view) :]
+            sync(file.fileno())
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        os.unlink(name, dir_fd=directory)
         raise
-    sync_directory(path.parent)
-
-
-def temporary_name() -> str:
-    """A name that no other process uses and that clean-up recognises."""
-    return TEMPORARY_PREFIX + new_id()
+    return name
 
 
 def sync(descriptor: int) -> None:
-    """Bring a file or directory to the disk itself: fsync on macOS stops at the drive's cache."""
+    """Bring an open file or directory to the disk itself.
+
+    On macOS fsync stops at the drive's cache; F_FULLFSYNC does not, where the file system has it.
+    """
     if sys.platform == "darwin":
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(descriptor)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+        except OSError:
+            pass
+    os.fsync(descriptor)
 
 
 def sync_directory(path: str | os.PathLike[str]) -> None:
+    """Make renames and new names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync(descriptor)
