@@ -178,6 +178,7 @@ def test_strata_without_variation_inside_are_degenerate_together():
     ]
     plain = bootstrap_contrasts({"c": pairs}, stream="s", replicates=100)["c"]
     stratified = bootstrap_contrasts({"c": pairs}, stream="s", replicates=100, stratified=True)["c"]
+    assert (plain.stratum_sizes, stratified.stratum_sizes) == ((8,), (4, 4))
     assert not plain.degenerate
     assert stratified.degenerate
     assert stratified.note == DEGENERATE_NOTE

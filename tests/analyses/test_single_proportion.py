@@ -39,14 +39,17 @@ def lower_tail(x: int, n: int, p: Fraction) -> Fraction:
 
 
 @settings(deadline=None, derandomize=True, max_examples=30)
-@given(counts)
-def test_clopper_pearson_endpoints_leave_a_fortieth_in_each_exact_tail(count):
+@given(counts, st.sampled_from(["0.95", "0.999", "0.1"]))
+def test_clopper_pearson_endpoints_leave_half_of_alpha_in_each_exact_tail(count, confidence):
     x, n = count
-    lower, upper = clopper_pearson_interval(x, n)
+    tail = (1 - float(confidence)) / 2
+    lower, upper = clopper_pearson_interval(x, n, confidence)
     if x > 0:
-        assert float(1 - lower_tail(x - 1, n, Fraction(lower))) == pytest.approx(1 / 40, rel=1e-9)
+        above = 1 - lower_tail(x - 1, n, Fraction(lower))
+        assert float(above) == pytest.approx(tail, rel=1e-9)
     if x < n:
-        assert float(lower_tail(x, n, Fraction(upper))) == pytest.approx(1 / 40, rel=1e-9)
+        below = lower_tail(x, n, Fraction(upper))
+        assert float(below) == pytest.approx(tail, rel=1e-9)
 
 
 @properties
@@ -71,9 +74,14 @@ def test_failures_mirror_successes(count):
 def test_zero_failures_in_n_trials_have_the_closed_form():
     for n in (1, 10, 60, 5_000):
         assert clopper_pearson_interval(0, n) == pytest.approx((0, 1 - 0.025 ** (1 / n)), rel=1e-9)
-        assert clopper_pearson_interval(n, n)[1] == 1.0
-        assert wilson_interval(0, n)[0] == 0.0
-        assert wilson_interval(n, n)[1] == 1.0
+
+
+@pytest.mark.parametrize("confidence", ["0.002", "0.95", "0.999"])
+def test_edges_are_exact_and_not_an_ulp_away(confidence):
+    for n in (1, 7, 60):
+        for interval in (wilson_interval, clopper_pearson_interval):
+            assert interval(0, n, confidence)[0] == 0.0
+            assert interval(n, n, confidence)[1] == 1.0
 
 
 def test_a_million_trials_do_not_underflow():
