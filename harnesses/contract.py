@@ -40,6 +40,7 @@ Violation = Literal[
     "invalid_arguments",  # missing, extra or of the wrong type
     "second_call",  # two calls where the arm allows one
     "reasoning_in_content",  # <think> or a harmony analysis channel in the visible text
+    "harmony_in_content",  # any other <|channel|> markup there
 ]
 
 Refusal = Literal[

@@ -192,8 +192,9 @@ class Workspace:
     def _check_case(self, tree_path: str) -> None:
         """Two paths that a case-insensitive file system takes for one would be one file there."""
         for end in (*_slashes(tree_path), len(tree_path)):
-            existing = self._folded.get(_fold(tree_path[:end]), tree_path[:end])
-            if existing != tree_path[:end]:
+            part = tree_path[:end]
+            existing = self._folded.get(_fold(part))
+            if existing is not None and part not in self._directories:
                 raise ToolError(
                     f"{display_path(tree_path)} differs from {display_path(existing)} only in how "
                     "letters are written; use the existing spelling or another name"

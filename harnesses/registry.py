@@ -1,0 +1,81 @@
+"""The arms that ship, by id, and the digests that are part of their identity."""
+
+import hashlib
+from importlib import resources
+
+from harnesses import h000_exact_search, h018_oracle_files
+from harnesses.contract import Harness
+
+_SHARED_SOURCES = (
+    "__init__.py",
+    "answers.py",
+    "contract.py",
+    "retrieval/__init__.py",
+    "retrieval/exact.py",
+    "retrieval/snapshot.py",
+    "tools/__init__.py",
+    "tools/create_file.py",
+    "tools/edit_file.py",
+    "tools/finish.py",
+    "tools/list_files.py",
+    "tools/output.py",
+    "tools/read_file.py",
+    "tools/search.py",
+    "tools/workspace.py",
+)
+
+HARNESSES: dict[str, Harness] = {
+    "H000": Harness(
+        id=h000_exact_search.ID,
+        title=h000_exact_search.TITLE,
+        run=h000_exact_search.run,
+        source_files=("h000_exact_search.py", *_SHARED_SOURCES),
+        prompt_files=h000_exact_search.PROMPT_FILES,
+    ),
+    "H018": Harness(
+        id=h018_oracle_files.ID,
+        title=h018_oracle_files.TITLE,
+        run=h018_oracle_files.run,
+        source_files=("h018_oracle_files.py", *_SHARED_SOURCES),
+        prompt_files=h018_oracle_files.PROMPT_FILES,
+        needs_oracle_files=True,
+    ),
+}
+
+
+def find_harness(harness_id: str) -> Harness:
+    """Raises LookupError that names the arms there are."""
+    if harness_id not in HARNESSES:
+        raise LookupError(f"there is no arm {harness_id!r}; there are {', '.join(HARNESSES)}")
+    return HARNESSES[harness_id]
+
+
+def _read_package_file(path: str) -> bytes:
+    """The only I/O of this package: one of its own files, from wherever it is installed."""
+    return resources.files("harnesses").joinpath(*path.split("/")).read_bytes()
+
+
+def read_prompts(harness: Harness) -> dict[str, str]:
+    """The arm's prompt files by path: what ``CellInput.prompts`` must hold."""
+    return {path: _read_package_file(path).decode("utf-8") for path in harness.prompt_files}
+
+
+def prompt_digests(harness: Harness) -> dict[str, str]:
+    """SHA-256 of each prompt file by path."""
+    return {
+        path: hashlib.sha256(_read_package_file(path)).hexdigest()
+        for path in sorted(harness.prompt_files)
+    }
+
+
+def source_digest(harness: Harness) -> str:
+    """One digest of everything that decides what the arm does: its sources and prompts.
+
+    Anybody can compute it in ``harnesses/``: ``sha256sum FILES | sha256sum``, with the files of
+    ``source_files`` and ``prompt_files`` in the order of ``LC_ALL=C sort``.
+    """
+    listing = "".join(
+        f"{hashlib.sha256(_read_package_file(path)).hexdigest()}  {path}\n"
+        for path in sorted((*harness.source_files, *harness.prompt_files))
+    )
+    return hashlib.sha256(listing.encode("ascii")).hexdigest()
