@@ -9,7 +9,7 @@ command reads from the log how far it came.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,10 @@ class Context:
     artifacts: Artifacts
     directory: StudyDirectory
     run: str
+
+    def log_facts(self) -> Iterator[Fact]:
+        """Every event of the log, decoded, in order."""
+        return map(decode, self.log.read())
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from actors.servers.contract import (
     ChatError,
     ChatRequest,
     ContextOverflow,
+    ForeignResident,
     ModelServer,
     ModelServerError,
-    ResidencyDisagreement,
     StreamBroken,
     TransportFailure,
     TurnTimeout,
@@ -118,38 +118,25 @@ class ModelServerActor:
         seen = self._server.residents()
         evidence = self._keep(work, seen.evidence)
         instances = [resident.instance_id for resident in seen.instances]
+        unknown = [instance for instance in instances if instance != logged.instance]
         if logged.instance and logged.instance not in instances:
-            work.commit(
-                [
-                    NewEvent(
-                        self._stream,
-                        ModelLost(model=logged.model, instance=logged.instance, evidence=evidence),
-                    )
-                ]
+            lost = ModelLost(model=logged.model, instance=logged.instance, evidence=evidence)
+            work.commit([NewEvent(self._stream, lost)])
+        if unknown and logged.loading and not logged.instance and len(unknown) == 1:
+            # A load was sent and nobody recorded its end. The instance was never asked anything,
+            # so it is unloaded, and loaded again under all checks.
+            unloaded = self._server.unload(unknown[0])
+            gone = ModelUnloaded(
+                model=logged.loading,
+                instance=unknown[0],
+                duration_ns=unloaded.duration_ns,
+                evidence=(*evidence, *self._keep(work, unloaded.evidence)),
             )
-        elif not logged.instance and logged.loading and len(instances) == 1:
-            # A load was sent and nobody recorded its end. The instance may be ours or not; it was
-            # never asked anything, so it is unloaded and loaded again under all checks.
-            unloaded = self._server.unload(instances[0])
-            work.commit(
-                [
-                    NewEvent(
-                        self._stream,
-                        ModelUnloaded(
-                            model=logged.loading,
-                            instance=instances[0],
-                            duration_ns=unloaded.duration_ns,
-                            evidence=(*evidence, *self._keep(work, unloaded.evidence)),
-                        ),
-                    )
-                ]
-            )
-        foreign = [one for one in instances if one not in (logged.instance, *instances[:0])]
-        if foreign and not logged.loading:
-            raise ResidencyDisagreement(
-                f"in memory, but not loaded by this study: {', '.join(foreign)}",
+            work.commit([NewEvent(self._stream, gone)])
+        elif unknown:
+            raise ForeignResident(
+                f"in memory, but not loaded by this study: {', '.join(unknown)}",
                 remedy="Unload it in LM Studio (`lms unload --all`), then run again.",
-                views={"ledger": [logged.instance] if logged.instance else [], "server": instances},
                 evidence=seen.evidence,
             )
         self._residency_known = True

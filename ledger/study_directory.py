@@ -59,6 +59,10 @@ class StudyDirectory:
         except StudyError as error:
             raise Usage(str(error)) from None
 
+    def repository_path(self, url: str) -> Path:
+        """Where a repository of the study lies: a path from the study's folder, or absolute."""
+        return (self.root / Path(url).expanduser()).resolve()
+
     def document(self, name: str) -> bytes:
         """A document that the study names. It must lie inside the study's folder."""
         path = (self.root / name).resolve()

@@ -27,10 +27,6 @@ Role = Literal[
 # --- operator: carried out by the command line in its own process ------------------------------
 
 
-class CreateLedger(Value, tag_field="do", tag="create_ledger"):
-    """Begin the ledger of a study directory."""
-
-
 class FreezeTasks(Value, tag_field="do", tag="freeze_tasks"):
     """Fix the split: the validated tasks in mining order."""
 
@@ -65,7 +61,8 @@ class StartRun(Value, tag_field="do", tag="start_run"):
 class StopRun(Value, tag_field="do", tag="stop_run"):
     """Record that a run ended and why."""
 
-    reason: str
+    reason: Literal["complete", "interrupted", "safety", "failed"]
+    detail: str
 
 
 class AnalyseStudy(Value, tag_field="do", tag="analyse_study"):
@@ -80,6 +77,9 @@ class RecordReexecution(Value, tag_field="do", tag="record_reexecution"):
     """Record what re-executing a cell from the log found."""
 
     cell: str
+    identical: bool
+    compared: Annotated[int, Meta(ge=0)]
+    first_difference: int | None = None
 
 
 # --- miner ---------------------------------------------------------------------------------------
@@ -161,8 +161,7 @@ class CheckGold(Value, tag_field="do", tag="check_gold"):
 
 
 Command = (
-    CreateLedger
-    | FreezeTasks
+    FreezeTasks
     | PreparePlan
     | FreezeStudy
     | AmendStudy
@@ -185,7 +184,6 @@ Command = (
 )
 
 ROLE_OF: dict[type[Command], Role] = {
-    CreateLedger: "operator",
     FreezeTasks: "operator",
     PreparePlan: "operator",
     FreezeStudy: "operator",

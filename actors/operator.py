@@ -1,0 +1,326 @@
+"""What a person orders: freezing, amending, opening outcomes, starting and stopping runs.
+
+The command line carries these out in its own process, through the same path as every other actor
+(``actors.loop.carry_out``).
+"""
+
+import platform
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+
+from actors.identity import (
+    checkout,
+    combined,
+    grader_digest,
+    library_versions,
+    lock_digest,
+    package_files,
+)
+from actors.loop import Done, Handlers, Work
+from actors.planning import make_plan
+from actors.sandbox import probe
+from harnesses import registry
+from ledger.errors import PreflightMismatch, Refused
+from ledger.log import NewEvent
+from ledger.study_directory import StudyDirectory
+from projections.amendments import Amendments
+from projections.fold import fold
+from projections.progress import Progress
+from projections.tasks import MinedTasks
+from schemas.commands import (
+    AmendStudy,
+    ContinueStudy,
+    FreezeStudy,
+    FreezeTasks,
+    InspectOutcomes,
+    PreparePlan,
+    RecordReexecution,
+    StartRun,
+    StopRun,
+)
+from schemas.events.mining import SandboxProbed
+from schemas.events.run import RunStarted, RunStopped
+from schemas.events.study import (
+    AmendmentRecorded,
+    CellReexecuted,
+    FrozenFile,
+    OutcomesInspected,
+    PlanPrepared,
+    StudyFrozen,
+    TasksFrozen,
+    TreatmentIdentity,
+)
+from schemas.identifiers import RUN_STREAM, STUDY_STREAM, parse_cell_id
+from schemas.study import Study
+from schemas.task import Task
+
+JSON = "application/json"
+TOML = "application/toml"
+PACK = "application/x-git-packed-objects"
+
+EMITS = (
+    TasksFrozen,
+    PlanPrepared,
+    StudyFrozen,
+    AmendmentRecorded,
+    OutcomesInspected,
+    RunStarted,
+    RunStopped,
+    SandboxProbed,
+    CellReexecuted,
+)
+
+
+def freeze_tasks(work: Work) -> Done:
+    """Fix the split: per repository the first valid candidates in mining order."""
+    from actors.mining import pack_trees  # pulls in pygit2, which most commands do not need
+
+    _, study = work.context.directory.read_study()
+    _refuse_if_frozen(work, "the split")
+    mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
+    tasks: list[Task] = []
+    packs = {}
+    for repository in study.repositories:
+        valid = mined.valid_tasks(repository.id)[: repository.tasks]
+        if len(valid) < repository.tasks:
+            raise Refused(
+                f"repository {repository.id} has {len(valid)} valid tasks and the study declares "
+                f"{repository.tasks}: run `ledger tasks validate`, or declare fewer "
+                "(repositories.tasks) before the freeze"
+            )
+        tasks += valid
+        source = work.context.directory.repository_path(repository.url)
+        trees = sorted({task.base_tree for task in valid})
+        packs[repository.id] = work.artifacts.put(pack_trees(source, trees), PACK)
+    content = msgspec.json.encode(tasks)
+    event = TasksFrozen(tasks=work.artifacts.put(content, JSON), count=len(tasks), packs=packs)
+    return Done([NewEvent(STUDY_STREAM, event)])
+
+
+def prepare_plan(work: Work) -> Done:
+    """Compute the order of all cells from the study and the frozen tasks."""
+    _, study = work.context.directory.read_study()
+    _refuse_if_frozen(work, "the plan")
+    progress = fold(Progress(work.artifacts.get), work.facts(STUDY_STREAM))
+    if not progress.tasks:
+        raise Refused("no tasks are frozen: `ledger tasks freeze` first")
+    plan = make_plan(study, list(progress.tasks.values()))
+    content = msgspec.json.encode(plan)
+    event = PlanPrepared(plan=work.artifacts.put(content, JSON), cells=len(plan.cells))
+    return Done([NewEvent(STUDY_STREAM, event)])
+
+
+def freeze_study(work: Work) -> Done:
+    """Bind everything in one event of digests."""
+    directory = work.context.directory
+    content, study = directory.read_study()
+    _refuse_if_frozen(work, "the study")
+    facts = work.facts(STUDY_STREAM)
+    tasks = [fact.event for fact in facts if isinstance(fact.event, TasksFrozen)]
+    plans = [fact.event for fact in facts if isinstance(fact.event, PlanPrepared)]
+    if not tasks:
+        raise Refused("no tasks are frozen: `ledger tasks freeze` first")
+    if not plans:
+        raise Refused("there is no plan: `ledger plan` first")
+    plan = make_plan(
+        study, msgspec.json.decode(work.artifacts.get(tasks[-1].tasks), type=list[Task])
+    )
+    if sha256(msgspec.json.encode(plan)).hexdigest() != plans[-1].plan.digest:
+        raise Refused(
+            "study.toml or the tasks changed after the plan was made: `ledger plan` again"
+        )
+    documents = [directory.document(name) for name in study.documents]
+    code = package_files()
+    commit, dirty = checkout()
+    frozen = StudyFrozen(
+        study=work.artifacts.put(content, TOML),
+        digest="0" * 64,
+        documents=_named(study.documents, documents),
+        document_contents=tuple(
+            work.artifacts.put(document, "application/octet-stream") for document in documents
+        ),
+        tasks=tasks[-1].tasks.digest,
+        plan=plans[-1].plan.digest,
+        treatments=_treatments(study),
+        code=code,
+        grader=grader_digest(code),
+        lock=lock_digest(),
+        commit=commit,
+        dirty=dirty,
+        simulated=study.simulated,
+    )
+    digest = sha256(msgspec.json.encode(frozen, order="sorted")).hexdigest()
+    return Done([NewEvent(STUDY_STREAM, msgspec.structs.replace(frozen, digest=digest))])
+
+
+def amend_study(work: Work) -> Done:
+    """Record what differs from what is frozen; the ledger finds the amendment's class itself."""
+    command: AmendStudy = work.command
+    amendments = fold(Amendments(), work.context.log_facts())
+    if amendments.frozen is None:
+        raise Refused("the study is not frozen yet: change it freely, then `ledger freeze`")
+    content, study = work.context.directory.read_study()
+    changed, removed = frozen_differences(work.context.directory, study, content, amendments)
+    if not changed and not removed:
+        raise Refused("nothing that is frozen has changed: there is nothing to record")
+    event = AmendmentRecorded(
+        reason=command.reason,
+        changes_claim=command.changes_claim,
+        finding=amendments.finding(),
+        inspections=tuple(amendments.inspections),
+        changed=changed,
+        removed=removed,
+        study=work.artifacts.put(content, TOML),
+    )
+    return Done([NewEvent(STUDY_STREAM, event)])
+
+
+def inspect_outcomes(work: Work) -> Done:
+    """Write down that outcomes are about to be shown. The caller shows them afterwards."""
+    command: InspectOutcomes = work.command
+    progress = fold(Progress(work.artifacts.get), work.context.log_facts())
+    if progress.frozen is None or progress.study is None:
+        raise Refused("the study is not frozen: there are no outcomes")
+    if progress.study.grading.when == "end" and not progress.completed:
+        left = len(progress.cells) - progress.done_cells()
+        raise Refused(
+            'this study grades at the end ([grading] when = "end"): outcomes do not exist before '
+            f"its last cell ({left} cells to go, then grading)"
+        )
+    graded = sum(cell.status == "graded" for cell in progress.cells.values())
+    return Done([NewEvent(STUDY_STREAM, OutcomesInspected(reason=command.reason, graded=graded))])
+
+
+def start_run(work: Work) -> Done:
+    """Check that everything is as frozen and that tests can be contained; ask the scheduler."""
+    command: StartRun = work.command
+    directory = work.context.directory
+    progress = fold(Progress(work.artifacts.get), work.context.log_facts())
+    amendments = fold(Amendments(), work.context.log_facts())
+    if progress.frozen is None:
+        raise Refused("the study is not frozen: `ledger freeze` first")
+    content, study = directory.read_study()
+    changed, removed = frozen_differences(directory, study, content, amendments)
+    if changed or removed:
+        names = ", ".join(
+            [file.name for file in changed] + [f"{name} (removed)" for name in removed]
+        )
+        raise Refused(
+            f"not as frozen: {names}. Put it back, or record the change with "
+            '`ledger amend --reason "…"`'
+        )
+    report = probe()
+    if report.kind == "none" and not (command.allow_unsafe_sandbox or study.simulated):
+        raise PreflightMismatch(
+            "nothing on this host can contain test runs. "
+            f"{report.remedy} Or accept the risk with --unsafe-no-sandbox, which is recorded."
+        )
+    commit, dirty = checkout()
+    libraries = {
+        name: version
+        for name, version in library_versions().items()
+        if name in ("numpy", "google-re2", "msgspec", "pygit2", "pytest")
+    }
+    started = RunStarted(
+        study=progress.frozen.digest,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        libraries=libraries,
+        commit=commit,
+        dirty=dirty,
+        resumed=progress.runs > 0,
+    )
+    probed = SandboxProbed(
+        kind=report.kind, enforced=dict(report.matrix), accepted_unsafe=report.kind == "none"
+    )
+    return Done([NewEvent(RUN_STREAM, started), NewEvent(RUN_STREAM, probed)], [ContinueStudy()])
+
+
+def stop_run(work: Work) -> Done:
+    command: StopRun = work.command
+    progress = fold(Progress(work.artifacts.get), work.context.log_facts())
+    event = RunStopped(
+        reason=command.reason, detail=command.detail, cells_finished=progress.done_cells()
+    )
+    return Done([NewEvent(RUN_STREAM, event)])
+
+
+def record_reexecution(work: Work) -> Done:
+    command: RecordReexecution = work.command
+    event = CellReexecuted(
+        cell=command.cell,
+        identical=command.identical,
+        compared=command.compared,
+        first_difference=command.first_difference,
+    )
+    return Done([NewEvent(parse_cell_id(command.cell).stream, event)])
+
+
+def frozen_differences(
+    directory: StudyDirectory, study: Study, content: bytes, amendments: Amendments
+) -> tuple[tuple[FrozenFile, ...], tuple[str, ...]]:
+    """(changed or new files with their present digests, names that are gone), against what the
+    freeze and later amendments bound."""
+    bound = amendments.bound()
+    present = {
+        "study.toml": sha256(content).hexdigest(),
+        **{
+            f"documents/{name}": sha256(directory.document(name)).hexdigest()
+            for name in study.documents
+        },
+        **{f"code/{file.name}": file.digest for file in package_files()},
+        "libraries": lock_digest(),
+    }
+    changed = tuple(
+        FrozenFile(name=name, digest=digest)
+        for name, digest in sorted(present.items())
+        if bound.get(name) != digest
+    )
+    return changed, tuple(sorted(set(bound) - set(present)))
+
+
+def _refuse_if_frozen(work: Work, what: str) -> None:
+    if any(isinstance(fact.event, StudyFrozen) for fact in work.facts(STUDY_STREAM)):
+        raise Refused(
+            f"the study is frozen and {what} with it; a change is an amendment: `ledger amend`"
+        )
+
+
+def _named(names: Sequence[str], contents: Sequence[bytes]) -> tuple[FrozenFile, ...]:
+    return tuple(
+        FrozenFile(name=name, digest=sha256(content).hexdigest())
+        for name, content in zip(names, contents, strict=True)
+    )
+
+
+def _treatments(study: Study) -> tuple[TreatmentIdentity, ...]:
+    identities = []
+    for treatment in study.treatments:
+        if treatment.id not in registry.HARNESSES:
+            known = ", ".join(sorted(registry.HARNESSES))
+            raise Refused(
+                f"treatment {treatment.id} has no harness in this version; it has {known}"
+            )
+        digests = registry.digests(treatment.id)
+        identities.append(
+            TreatmentIdentity(
+                id=treatment.id,
+                source=combined(digests.source),
+                prompts=combined(digests.prompts),
+            )
+        )
+    return tuple(identities)
+
+
+HANDLERS: Handlers = {
+    FreezeTasks: freeze_tasks,
+    PreparePlan: prepare_plan,
+    FreezeStudy: freeze_study,
+    AmendStudy: amend_study,
+    InspectOutcomes: inspect_outcomes,
+    StartRun: start_run,
+    StopRun: stop_run,
+    RecordReexecution: record_reexecution,
+}

@@ -1,0 +1,90 @@
+"""The order of all cells: a pure function of the study and the frozen tasks.
+
+Preregistration, "Treatments and execution budget"; interpretations 12; the design of the repeats is
+in ``docs/statistics.md``.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from ledger.errors import Refused
+from schemas.identifiers import CellId
+from schemas.plan import Plan, PlannedCell
+from schemas.study import Study
+from schemas.task import Task
+
+
+def make_plan(study: Study, tasks: Sequence[Task]) -> Plan:
+    """Matrix first, repeats last and grouped by model.
+
+    The task counter runs on over the repositories. Task ``i`` starts the cycle of treatments at
+    ``i mod T``, so each treatment stands in each position about equally often, and the cycle of
+    models at ``i mod M``: A B, B A, A B …
+    """
+    arms = [treatment.id for treatment in study.treatments]
+    agents = [model.id for model in study.models]
+    ordered = [
+        task
+        for repository in study.repositories
+        for task in tasks
+        if task.repository == repository.id
+    ]
+    cells: list[tuple[CellId, str]] = []
+    for counter, task in enumerate(ordered):
+        for agent in _rotated(agents, counter):
+            for arm in _rotated(arms, counter):
+                cells.append((CellId(unit=task.id, arm=arm, agent=agent, repeat=0), "matrix"))
+    repeats = repeat_cells(study, ordered)
+    for agent in agents:
+        for unit, arm, its_agent in repeats:
+            if its_agent == agent:
+                for seed in study.repeats.seeds:
+                    cells.append((CellId(unit=unit, arm=arm, agent=agent, repeat=seed), "repeat"))
+    return Plan(
+        cells=tuple(
+            PlannedCell(position=position, cell=cell, block="matrix" if b == "matrix" else "repeat")
+            for position, (cell, b) in enumerate(cells)
+        )
+    )
+
+
+def repeat_cells(study: Study, tasks: Sequence[Task]) -> list[tuple[str, str, str]]:
+    """(task, treatment, model) of the cells that the reliability audit repeats.
+
+    Strata are model m × repository r × non-oracle treatment t; those with (t + m - r) mod 3 = 0
+    are left out. With 2 models, 3 repositories and 6 treatments 24 remain, balanced exactly: 12 a
+    model, 8 a repository, 4 a treatment. Per repository the tasks are ranked by
+    SHA-256(salt | task id), and the i-th kept stratum takes the i-th task.
+    """
+    if study.repeats.cells == 0:
+        return []
+    arms = [treatment.id for treatment in study.treatments if treatment.role != "oracle"]
+    chosen = []
+    for r, repository in enumerate(study.repositories):
+        ranked = sorted(
+            (task.id for task in tasks if task.repository == repository.id),
+            key=lambda task_id: sha256(f"{study.repeats.salt}|{task_id}".encode()).digest(),
+        )
+        strata = [
+            (arm, model.id)
+            for m, model in enumerate(study.models)
+            for t, arm in enumerate(arms)
+            if (t + m - r) % 3 != 0
+        ]
+        if len(strata) > len(ranked):
+            raise Refused(
+                f"repository {repository.id} has {len(ranked)} tasks; the repeats need "
+                f"{len(strata)} (set repeats.cells to 0 or select more tasks)"
+            )
+        chosen += [(task, arm, agent) for task, (arm, agent) in zip(ranked, strata, strict=False)]
+    if len(chosen) != study.repeats.cells:
+        raise Refused(
+            f"repeats.cells is {study.repeats.cells}; the balanced design of this study has "
+            f"{len(chosen)} cells: write that number, or 0 for no repeats"
+        )
+    return chosen
+
+
+def _rotated(items: Sequence[str], start: int) -> list[str]:
+    first = start % len(items)
+    return [*items[first:], *items[:first]]

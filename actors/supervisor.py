@@ -1,0 +1,165 @@
+"""Runs the right set of workers for one machine, watches them, and stops them in order.
+
+Every worker is a process of its own, started by exec of the worker command, with a pipe on its
+standard input: when the supervisor dies, however it dies, the pipe closes and the worker ends.
+A worker that was killed takes the whole set with it, and the set is started again: what had been
+started and not finished stands in the log. The same happens to a set whose supervisor was killed,
+at the next ``ledger run``.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from actors.loop import Context
+from ledger.errors import LedgerError, Refused, Unfinished
+from ledger.log import decode
+from projections.fold import Follower
+from projections.progress import Progress
+from schemas.events.command import CommandRefused
+
+MAX_RESTARTS = 5
+STOP_SECONDS = 20.0
+LOOK_SECONDS = 0.2
+
+
+@dataclass
+class Worker:
+    """One child process: a worker of some roles, or the stand-in model server."""
+
+    name: str
+    command: Sequence[str]
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self, stderr: IO[bytes] | None) -> None:
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,  # Ctrl-C reaches the supervisor, which stops them in order
+        )
+
+
+@dataclass
+class Supervisor:
+    """``look`` is called several times a second with the progress fold, for the live display."""
+
+    context: Context
+    workers: Sequence[Worker]
+    look: Callable[[Progress], None]
+    restarts: int = 0
+    _progress: Progress = field(init=False)
+
+    def run(self) -> None:
+        """Return when the study is complete.
+
+        Raises what a worker refused (with its status), Unfinished when workers keep dying, and
+        KeyboardInterrupt on Ctrl-C or a termination signal. The workers have ended in every case.
+        """
+        self._progress = Progress(self.context.artifacts.get)
+        follower = Follower(self.context.log, self._progress)
+        previous = signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            self._start()
+            while True:
+                follower.catch_up()
+                self.look(self._progress)
+                if self._progress.completed:
+                    return
+                dead = [w for w in self.workers if w.process and w.process.poll() is not None]
+                if dead:
+                    self._settle(dead)
+                time.sleep(LOOK_SECONDS)
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            self._stop()
+
+    def _start(self) -> None:
+        prove_no_worker(self.context)
+        logs = self.context.directory.var / "diagnostics"
+        logs.mkdir(parents=True, exist_ok=True)
+        for worker in self.workers:
+            with open(logs / f"{worker.name}.log", "ab") as stderr:
+                worker.start(stderr)
+
+    def _settle(self, dead: Sequence[Worker]) -> None:
+        """A worker ended. By a signal: start the set again. By a refusal: raise it."""
+        refusal = self._last_refusal()
+        if refusal is not None:
+            raise refusal
+        self.restarts += 1
+        names = ", ".join(f"{w.name} (status {w.process.returncode})" for w in dead if w.process)
+        if self.restarts > MAX_RESTARTS:
+            raise Unfinished(
+                f"worker processes keep ending: {names}; see "
+                f"{self.context.directory.var / 'diagnostics'}"
+            )
+        self._stop()
+        self._start()
+
+    def _last_refusal(self) -> LedgerError | None:
+        """The error with which a worker's command was refused in this run, if one was."""
+        last = None
+        for stored in self.context.log.read():
+            envelope = stored.envelope()
+            if envelope.run == self.context.run and envelope.type == CommandRefused.TYPE:
+                last = decode(stored).event
+        if not isinstance(last, CommandRefused):
+            return None
+        kinds = {kind.exit_status: kind for kind in LedgerError.__subclasses__()}
+        return kinds.get(last.exit_status, Refused)(last.reason)
+
+    def _stop(self) -> None:
+        """Ask every worker to end, then insist. Nothing is lost: leases are released later."""
+        for worker in self.workers:
+            if worker.process and worker.process.poll() is None:
+                worker.process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for worker in self.workers:
+            if worker.process is None:
+                continue
+            try:
+                worker.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            if worker.process.stdin:
+                worker.process.stdin.close()
+
+
+def prove_no_worker(context: Context) -> None:
+    """Give every pending command free again, having proven that no worker of this log is alive.
+
+    Each worker holds the lock ``workers`` together with the others for as long as it lives. Where
+    somebody else's worker is alive (``ledger worker``), leases run out by themselves instead.
+    """
+    try:
+        with context.directory.exclusive("workers", ""):
+            context.log.release_all()
+    except Refused:
+        return
+
+
+def worker_command(study_root: str, roles: Sequence[str], run: str) -> list[str]:
+    """The command line of a supervised worker."""
+    return [
+        sys.executable,
+        "-m",
+        "ledger",
+        "worker",
+        "--study",
+        study_root,
+        "--roles",
+        ",".join(roles),
+        "--supervised",
+        run,
+    ]
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt

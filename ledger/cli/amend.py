@@ -1,0 +1,37 @@
+"""``ledger amend``."""
+
+from pathlib import Path
+
+import click
+
+from ledger.cli.options import json_option, print_json, study_option, writing
+
+
+@click.command("amend")
+@study_option
+@json_option
+@click.option("--reason", required=True, help="Why, for everyone who reads the report.")
+@click.option("--changes-claim", is_flag=True, help="The change alters a claim of the study.")
+def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> None:
+    """Record what now differs from what was frozen.
+
+    The ledger itself finds the amendment's class: before the first cell, after it (exploratory), or
+    after outcomes were inspected (exploratory, the inspections are listed).
+    """
+    from actors.loop import carry_out
+    from actors.operator import HANDLERS
+    from projections.amendments import Amendments
+    from projections.fold import fold
+    from schemas.commands import AmendStudy
+
+    with writing(study) as context:
+        carry_out(context, AmendStudy(reason=reason, changes_claim=changes_claim), HANDLERS)
+        recorded = fold(Amendments(), context.log_facts()).recorded[-1]
+    if as_json:
+        print_json(recorded)
+        return
+    print(f"recorded as amendment at record {recorded['seq']}: {recorded['finding']}")
+    for name in recorded["changed"].splitlines():
+        print(f"  changed {name}")
+    for name in recorded["removed"].splitlines():
+        print(f"  removed {name}")

@@ -1,0 +1,50 @@
+"""``ledger init``."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from ledger.cli.options import print_json
+from ledger.errors import Refused, Unfinished
+from ledger.study_directory import StudyDirectory
+
+TEMPLATES = ("repair", "study-2")
+
+
+@click.command("init")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--template",
+    type=click.Choice(TEMPLATES),
+    default="repair",
+    show_default=True,
+    help="Which study.toml to begin with.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(directory: Path, template: str, as_json: bool) -> None:
+    """Make a new study in DIRECTORY: study.toml, protocol.md and an empty ledger.
+
+    A study.toml that is already there is kept. Next: edit study.toml, then `ledger tasks mine`.
+    """
+    from ledger.creation import create_ledger
+
+    study = StudyDirectory(directory)
+    if study.ledger.exists():
+        raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
+    texts = files("actors.rehearsal") / "templates"
+    try:
+        study.root.mkdir(parents=True, exist_ok=True)
+        for source, target in ((f"{template}.toml", study.toml), ("protocol.md", None)):
+            path = target or study.root / source
+            if not path.exists():
+                path.write_bytes((texts / source).read_bytes())
+    except OSError as error:
+        raise Unfinished(f"{study.root}: {error.strerror}") from None
+    uuid = create_ledger(study)
+    if as_json:
+        print_json({"study": str(study.root), "ledger": uuid})
+        return
+    print(f"study    {study.root}")
+    print(f"ledger   {uuid}")
+    print(f"next     edit {study.toml}, then: cd {study.root} && ledger tasks mine")

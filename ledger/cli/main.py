@@ -1,0 +1,100 @@
+"""The command line: parse, call one function, print. One module a command.
+
+A module is imported only when its command runs, so ``ledger verify-chain`` never loads a model
+client and ``ledger --help`` loads nothing.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ledger.errors import LedgerError
+
+COMMANDS = {
+    "init": "Make a new study directory with a study.toml to edit",
+    "demo": "Run the whole product on the example repository, from mining to the report",
+    "tasks": "Mine, validate, show, audit and freeze the tasks of a study",
+    "plan": "Compute the order of all cells",
+    "freeze": "Bind documents, configuration, tasks, plan and code; nothing runs before",
+    "run": "Run the frozen plan, or go on where it stopped",
+    "worker": "Work in some roles of a running study (started by `run`)",
+    "status": "Show how far the study has come; shows no outcome",
+    "verify-chain": "Check every byte of the ledger and say what is proven",
+    "replay": "Rebuild the projections, compare them, or re-execute a cell from the log",
+    "show": "Show a record, a cell or a stream",
+    "query": "Ask the projections in SQL",
+    "audit": "Run the named audits",
+    "amend": "Record a change of something frozen",
+    "checkpoint": "Sign the present root, or anchor it outside",
+    "export": "Write the ledger as JSON lines with checkpoints and artifacts",
+    "analyze": "Compute the declared analyses from the graded cells",
+    "report": "Write the HTML and the Markdown report",
+    "power": "Exact power of McNemar's test",
+    "doctor": "Say what this host has and what to install for what",
+    "docs": "Write or check the generated documents",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports ``ledger.cli.<name>`` when the command ``name`` is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"ledger.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 done · 1 refused by a rule · 2 usage · 3 integrity violation or replay "
+    "difference · 4 consistent but not anchored as required · 5 could not finish · 6 fatal "
+    "mismatch found by a preflight · 7 safety stop, resumable · 8 a frozen threshold is missed · "
+    "130 interrupted, resumable.",
+)
+@click.version_option(package_name="laboratory-ledger")
+def cli() -> None:
+    """An append-only, hash-chained ledger for preregistered studies of coding agents.
+
+    A study is a folder with a study.toml. The usual way: `ledger init DIR`, edit study.toml,
+    `ledger tasks mine`, `ledger tasks validate`, `ledger tasks freeze`, `ledger plan`,
+    `ledger freeze`, `ledger run`, `ledger analyze`, `ledger report`. `ledger demo` shows all of it.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and leave with its documented exit status.
+
+    A LedgerError is a message for the user; anything else is our fault and shows a traceback.
+    """
+    try:
+        result = cli.main(arguments, prog_name="ledger", standalone_mode=False)
+        status = result if isinstance(result, int) else 0
+    except click.exceptions.Abort:
+        status = 130
+    except KeyboardInterrupt:
+        print("interrupted; nothing is lost, the same command goes on", file=sys.stderr)
+        status = 130
+    except click.ClickException as error:
+        error.show()
+        status = 2
+    except LedgerError as error:
+        print(f"ledger: {error}", file=sys.stderr)
+        status = error.exit_status
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing to say, and no traceback at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)

@@ -1,0 +1,102 @@
+"""Options that several commands share, and how a study is opened."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from actors.loop import Context
+from ledger.artifacts import Artifacts
+from ledger.clock import new_id
+from ledger.errors import Usage
+from ledger.sqlite_log import SqliteLog
+from ledger.study_directory import StudyDirectory
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def study_option(function: F) -> F:
+    """``--study DIR``: the study's folder, the current one by default."""
+    return click.option(
+        "--study",
+        "study",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("."),
+        envvar="LEDGER_STUDY",
+        show_default="the current folder",
+        help="Folder of the study (the one with study.toml). Also from LEDGER_STUDY.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """``--json``: machine-readable output on standard output, messages on standard error."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+@contextmanager
+def reading(study: Path) -> Iterator[Context]:
+    """Open a study's ledger for reading; nothing on disk changes."""
+    directory = StudyDirectory(study)
+    _require_ledger(directory)
+    log = SqliteLog.open_read_only(directory.ledger)
+    try:
+        yield Context(log, Artifacts(directory.artifacts), directory, "")
+    finally:
+        log.close()
+
+
+@contextmanager
+def writing(study: Path, run: str | None = None) -> Iterator[Context]:
+    """Open a study's ledger for appending; a checkpoint is signed at the end."""
+    from ledger.checkpoint import Checkpointer
+
+    directory = StudyDirectory(study)
+    _require_ledger(directory)
+    log = SqliteLog.open(directory.ledger)
+    try:
+        context = Context(log, Artifacts(directory.artifacts), directory, run or new_id())
+        yield context
+        Checkpointer(directory).sign(log)
+    finally:
+        log.close()
+
+
+def _require_ledger(directory: StudyDirectory) -> None:
+    if not directory.ledger.exists():
+        if not directory.toml.exists():
+            directory.read_study()  # says that there is no study here and how to make one
+        raise Usage(f"{directory.root} has no ledger yet: `ledger init {directory.root}` makes one")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document; keys in the order given, for people and for programs."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+    """Print rows as an aligned table; control characters of untrusted text are escaped."""
+    if not rows:
+        print("(none)")
+        return
+    names = list(columns or rows[0])
+    cells = [[printable(row[name]) for name in names] for row in rows]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
+    for line in [names, ["-" * width for width in widths], *cells]:
+        print(
+            "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        )
+
+
+def printable(value: Any) -> str:
+    """Text for a terminal: control, format and bidirectional characters become escapes."""
+    text = "" if value is None else str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -1,0 +1,36 @@
+"""How a ledger begins: record 0, whose UUID makes its chain unlike any other."""
+
+from ledger.checkpoint import Checkpointer
+from ledger.clock import new_id
+from ledger.log import Batch, NewEvent
+from ledger.sqlite_log import SqliteLog
+from ledger.study_directory import StudyDirectory
+from schemas.envelope import FORMAT_VERSION
+from schemas.events.ledger import LedgerCreated
+from schemas.identifiers import LEDGER_STREAM
+
+
+def create_ledger(directory: StudyDirectory) -> str:
+    """Create ``var/ledger.db`` with record 0 and its first checkpoint; returns the ledger's UUID.
+
+    Raises Refused where a ledger exists.
+    """
+    directory.var.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = SqliteLog.create(directory.ledger)
+    uuid = new_id()
+    created = LedgerCreated(
+        format=FORMAT_VERSION, hash="sha-256", uuid=uuid, name=directory.root.name
+    )
+    try:
+        log.append(
+            Batch(
+                events=[NewEvent(LEDGER_STREAM, created)],
+                actor="operator",
+                run=uuid,
+                expected={LEDGER_STREAM: 0},
+            )
+        )
+        Checkpointer(directory).sign(log)
+    finally:
+        log.close()
+    return uuid

@@ -1,0 +1,115 @@
+"""Amendments: what is frozen, what changed afterwards, and in which class each change falls.
+
+The class is decided here from the order of records: before the first cell, after it, or after
+outcomes had been shown. No author's word goes into it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from ledger.log import Fact
+from projections.fold import Row
+from schemas.base import Event
+from schemas.events.cell import CellStarted
+from schemas.events.study import AmendmentRecorded, OutcomesInspected, StudyFrozen
+
+Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
+
+
+@dataclass
+class Amendments:
+    NAME: ClassVar[str] = "amendments"
+    GUARDED: ClassVar[bool] = False
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        StudyFrozen,
+        CellStarted,
+        OutcomesInspected,
+        AmendmentRecorded,
+    )
+
+    frozen: StudyFrozen | None = None
+    first_cell: int | None = None
+    inspections: list[int] = field(default_factory=list)
+    recorded: list[dict[str, Any]] = field(default_factory=list)
+    _bound: dict[str, str] = field(default_factory=dict)
+    _inspection_rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def apply(self, fact: Fact) -> None:
+        event = fact.event
+        match event:
+            case StudyFrozen():
+                self.frozen = event
+                self._bound = {
+                    "study.toml": event.study.digest,
+                    **{f"documents/{file.name}": file.digest for file in event.documents},
+                    **{f"code/{file.name}": file.digest for file in event.code},
+                    "libraries": event.lock,
+                }
+            case CellStarted():
+                if self.first_cell is None:
+                    self.first_cell = fact.seq
+            case OutcomesInspected():
+                self.inspections.append(fact.seq)
+                self._inspection_rows.append(
+                    {"seq": fact.seq, "at": fact.at, "reason": event.reason, "graded": event.graded}
+                )
+            case AmendmentRecorded():
+                for file in event.changed:
+                    self._bound[file.name] = file.digest
+                for name in event.removed:
+                    self._bound.pop(name, None)
+                self.recorded.append(
+                    {
+                        "seq": fact.seq,
+                        "at": fact.at,
+                        "reason": event.reason,
+                        "changes_claim": int(event.changes_claim),
+                        "finding": event.finding,
+                        "inspections": " ".join(map(str, event.inspections)),
+                        "changed": "\n".join(file.name for file in event.changed),
+                        "removed": "\n".join(event.removed),
+                    }
+                )
+
+    def bound(self) -> dict[str, str]:
+        """Digest by name of everything that must be as it was frozen or last amended."""
+        return dict(self._bound)
+
+    def finding(self) -> Finding:
+        """The class of an amendment that would be recorded now."""
+        if self.inspections:
+            return "after_inspection"
+        return "before_first_cell" if self.first_cell is None else "after_first_cell"
+
+    def tables(self) -> Mapping[str, Sequence[Row]]:
+        return {"amendments": self.recorded, "inspections": self._inspection_rows}
+
+
+def render_markdown(amendments: Amendments) -> str:
+    """``PROTOCOL_AMENDMENTS.md`` of a study, from the log alone."""
+    lines = ["# Protocol amendments", ""]
+    if amendments.frozen is None:
+        return "\n".join([*lines, "The study is not frozen.", ""])
+    lines += [f"Study digest {amendments.frozen.digest}.", ""]
+    if not amendments.recorded:
+        lines += ["No amendment has been recorded.", ""]
+    words = {
+        "before_first_cell": "before the first cell",
+        "after_first_cell": "after the first cell: exploratory",
+        "after_inspection": "after outcomes had been inspected: exploratory",
+    }
+    for number, amendment in enumerate(amendments.recorded, start=1):
+        lines += [
+            f"## Amendment {number} (record {amendment['seq']})",
+            "",
+            f"- When: {amendment['at']}, {words[amendment['finding']]}",
+            f"- Reason: {amendment['reason']}",
+            f"- Changes a claim: {'yes' if amendment['changes_claim'] else 'no'}",
+        ]
+        if amendment["inspections"]:
+            lines.append(f"- Inspections before it: records {amendment['inspections']}")
+        lines += [f"- Changed: `{name}`" for name in amendment["changed"].splitlines()]
+        lines += [f"- Removed: `{name}`" for name in amendment["removed"].splitlines()]
+        lines.append("")
+    return "\n".join(lines)
