@@ -16,7 +16,7 @@ servers close half-written arguments themselves, so even a call that looks whole
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -90,7 +90,7 @@ def parse_answer(
         salvage = "native" if readable else "failed"
     else:
         try:
-            recovered, rest = _recover(visible, harmony_calls)
+            recovered, rest = _recover(visible, harmony_calls, tools)
         except _Malformed:
             salvage = "failed"
             violations.append("malformed_call")
@@ -199,6 +199,8 @@ def _decoded(text: str) -> Any:
     """
     if not text.strip():
         return {}
+    if len(text) > MAX_ARGUMENTS:
+        return _Malformed(f"have more than {MAX_ARGUMENTS} characters")
     try:
         return _decoded_once_more(_strict_json(text))
     except _Malformed as malformed:
@@ -230,7 +232,8 @@ def _strict_json_at(text: str, start: int) -> tuple[Any, int]:
     differently (repeated keys, NaN, infinite numbers) or that cannot be sent on (lone surrogates,
     NUL, more than 32 levels, more than 1,000,000 characters).
     """
-    start += len(text[start : start + 1_000]) - len(text[start : start + 1_000].lstrip())
+    space = _JSON_SPACE.match(text, start)
+    start = space.end() if space is not None else start
     try:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
@@ -275,13 +278,14 @@ def _finite(digits: str) -> float:
     return number
 
 
+_JSON_SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_no_repeated_keys, parse_constant=_no_constant, parse_float=_finite
 )
 
 
 def _valid_text(text: object) -> str:
-    """Text that can be encoded; half surrogate pairs become ``?``, what is no text becomes empty."""
+    """Text that can be encoded: half a surrogate pair becomes ``?``; no text is empty text."""
     if not isinstance(text, str):
         return ""
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -338,7 +342,99 @@ def _split_harmony(text: str) -> tuple[str, str, list[tuple[str, str]]]:
             recipient = _HARMONY_RECIPIENT.search(header)
             if channel == "analysis":
                 analysis.append(part)
-            elif recipient is not None:
+            elif channel == "commentary" and recipient is not None:
+                calls.append((recipient.group(1), part))
+            else:
+                visible.append(part)
+        elif state in ("start", "channel", "constrain"):
+            header += f" {part}"
+            if state == "channel":
+                channel = part.strip().partition(" ")[0]
+        else:
+            visible.append(part)
+        if token == "message":
+            state = "body"
+        elif token in ("start", "channel", "constrain"):
+            if token == "start" or state in ("body", "text"):
+                header, channel = "", ""
+            state = token
+        else:
+            state = "text"
+    return (
+        "\n".join(part.strip() for part in visible if part.strip()),
+        "\n".join(part.strip() for part in analysis if part.strip()),
+        calls,
+    )
+
+
+# --- calls in the text ----------------------------------------------------------------------------
+
+
+def _recover(
+    text: str, harmony_calls: list[tuple[str, str]], tools: Sequence[ToolSpec]
+) -> tuple[list[tuple[str, Any]], str]:
+    """Calls in ``text`` as (name, arguments) and the text without them.
+
+    Only the first form that occurs counts. Raises :class:`_Malformed` where one cannot be read.
+    """
+    if harmony_calls:
+        return [(name, _strict_json(body)) for name, body in harmony_calls], text
+    if len(text) > MAX_CONTENT:
+        raise _Malformed("stand in too long a text")
+    calls, rest = _recover_tagged(text, tools)
+    return (calls, rest) if calls else _recover_fenced(text)
+
+
+_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+
+
+def _without_thinking(text: str) -> tuple[str, str]:
+    """Split off ``<think>…</think>``: (visible, thought).
+
+    Tags nest. Without its end tag thinking goes on to the end of the text; without its start tag
+    (templates put it into the prompt) everything before the end tag was thinking.
+    """
+    visible: list[str] = []
+    thought: list[str] = []
+    depth, position = 0, 0
+    for tag in _THINK_TAG.finditer(text):
+        (thought if depth else visible).append(text[position : tag.start()])
+        position = tag.end()
+        if not tag.group(1):
+            depth += 1
+        elif depth:
+            depth -= 1
+        else:
+            thought = visible + thought
+            visible = []
+    (thought if depth else visible).append(text[position:])
+    return "".join(visible).strip(), "".join(thought).strip()
+
+
+_HARMONY_TOKEN = re.compile(r"<\|(start|channel|constrain|message|end|call|return)\|>")
+_HARMONY_RECIPIENT = re.compile(r"\bto=functions\.([A-Za-z0-9_.-]+)")
+
+
+def _split_harmony(text: str) -> tuple[str, str, list[tuple[str, str]]]:
+    """Split leaked harmony markup: (visible text, analysis, calls as (name, JSON text)).
+
+    A message is ``<|start|>role to=… <|channel|>name to=… <|constrain|>json<|message|>body`` up to
+    the next token; the recipient may stand in either header.
+    """
+    visible: list[str] = []
+    analysis: list[str] = []
+    calls: list[tuple[str, str]] = []
+    header, channel, state = "", "", "text"
+    position = 0
+    ends = [(token.start(), token.end(), token.group(1)) for token in _HARMONY_TOKEN.finditer(text)]
+    for start, end, token in [*ends, (len(text), len(text), "end")]:
+        part = text[position:start]
+        position = end
+        if state == "body":
+            recipient = _HARMONY_RECIPIENT.search(header)
+            if channel == "analysis":
+                analysis.append(part)
+            elif channel == "commentary" and recipient is not None:
                 calls.append((recipient.group(1), part))
             else:
                 visible.append(part)
@@ -393,7 +489,7 @@ _END_FUNCTION = re.compile(r"</function>\s*")
 _END_TAG = re.compile(r"\s*</tool_call>")
 
 
-def _recover_tagged(text: str) -> tuple[list[tuple[str, Any]], str]:
+def _recover_tagged(text: str, tools: Sequence[ToolSpec]) -> tuple[list[tuple[str, Any]], str]:
     calls: list[tuple[str, Any]] = []
     rest: list[str] = []
     position = 0
@@ -402,7 +498,7 @@ def _recover_tagged(text: str) -> tuple[list[tuple[str, Any]], str]:
         tagged = tag.group().startswith("<tool_call>")
         inside = tag.end() if tagged else tag.start()
         if text.startswith("<function=", inside):
-            call, position = _xml_call(text, inside)
+            call, position = _xml_call(text, inside, tools)
         else:
             value, position = _strict_json_at(text, inside)
             call = _as_call(value)
@@ -416,27 +512,47 @@ def _recover_tagged(text: str) -> tuple[list[tuple[str, Any]], str]:
     return calls, "".join(rest).strip()
 
 
-def _xml_call(text: str, start: int) -> tuple[tuple[str, Any], int]:
+def _xml_call(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[tuple[str, Any], int]:
     """``<function=NAME><parameter=KEY>value</parameter>…</function>``: (call, where it ends).
 
-    One newline after the start tag and one before the end tag belong to the form. A value is text;
-    ``_check`` sees it as a number where it is one and the tool wants one.
+    One newline after the start tag and one before the end tag belong to the form. A value is text
+    where the tool takes text, and JSON otherwise.
     """
     function = _FUNCTION.match(text, start)
     if function is None:
         raise _Malformed("have no name")
+    types = {
+        field.name: field.type
+        for tool in tools
+        if tool.name == function.group(1)
+        for field in msgspec.structs.fields(tool.arguments)
+    }
     arguments: dict[str, Any] = {}
     position = function.end()
     while (parameter := _PARAMETER.match(text, position)) is not None:
         key, value = parameter.groups()
         if key in arguments:
             raise _Malformed("name a key twice")
+        if "\0" in value or len(value) > MAX_ARGUMENTS:
+            raise _Malformed("hold a NUL character or too much text")
         arguments[key] = value.removeprefix("\n").removesuffix("\n")
+        if key in types:
+            try:
+                msgspec.convert(arguments[key], types[key], strict=True)
+            except msgspec.ValidationError:
+                arguments[key] = _json_or_text(arguments[key])
         position = parameter.end()
     end = _END_FUNCTION.match(text, position)
     if end is None:
         raise _Malformed("are cut off")
     return (function.group(1), arguments), end.end()
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return _strict_json(text)
+    except _Malformed:
+        return text
 
 
 def _as_call(value: Any) -> tuple[str, Any]:
@@ -449,21 +565,26 @@ def _as_call(value: Any) -> tuple[str, Any]:
     raise _Malformed('are not {"name": …, "arguments": {…}}')
 
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z_]*)[ \t]*$", re.MULTILINE)
+_OPEN_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z_]*)[ \t]*$", re.MULTILINE)
+_CLOSE_FENCE = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
 
 
 def _recover_fenced(text: str) -> tuple[list[tuple[str, Any]], str]:
-    """Fenced JSON objects that have the form of a call; all other fenced blocks are just text."""
+    """Fenced JSON objects that have the form of a call; every other fenced block is just text."""
     calls: list[tuple[str, Any]] = []
     rest: list[str] = []
     position = 0
-    while (opening := _FENCE.search(text, position)) is not None:
-        closing = _FENCE.search(text, opening.end())
-        end_of_block = closing.start() if closing is not None else len(text)
-        block = text[opening.end() : end_of_block]
-        after = closing.end() if closing is not None else len(text)
+    while (opening := _OPEN_FENCE.search(text, position)) is not None:
+        closing = _CLOSE_FENCE.search(text, opening.end())
+        block = text[opening.end() : closing.start() if closing else len(text)].strip()
+        after = closing.end() if closing else len(text)
+        may_be_call = (
+            opening.group(1).lower() in ("", "json", "tool_call")
+            and block.startswith("{")
+            and '"name"' in block
+        )
         call = None
-        if opening.group(1).lower() in ("", "json", "tool_call") and '"name"' in block:
+        if may_be_call:
             try:
                 call = _as_call(_strict_json(block))
             except _Malformed:
