@@ -15,11 +15,11 @@ believes anything parsed from them; an error never loses what was received befor
       UnloadFailed                 unload_failed            stop; nothing else may be loaded
       ChatError
         TransportFailure           transport                the one failure that may be retried once
-        StreamBroken               stream_broken            observed; never retried
+        StreamBroken               broken_stream            observed; never retried
         TurnTimeout                timeout                  observed; never retried
         BackPressure               back_pressure            wait and send again; not a retry
-        ContextOverflow            context_overflow         observed
-        RequestRefused             request_refused          observed; never retried
+        ContextOverflow            overflow                 observed
+        RequestRefused             server_error             observed; never retried
 
 The chat classes follow interpretations 8 of the shipped study: no valid assistant response was
 observed exactly where no token has been seen.
@@ -339,7 +339,7 @@ class TransportFailure(ChatError):
 class StreamBroken(ChatError):
     """The stream ended, failed or became unreadable after the first token."""
 
-    kind = "stream_broken"
+    kind = "broken_stream"
 
 
 class TurnTimeout(ChatError):
@@ -367,10 +367,10 @@ class BackPressure(ChatError):
 class ContextOverflow(ChatError):
     """The server says that prompt or answer does not fit into the context."""
 
-    kind = "context_overflow"
+    kind = "overflow"
 
 
 class RequestRefused(ChatError):
     """An error answer before the first token that is neither transport nor back-pressure."""
 
-    kind = "request_refused"
+    kind = "server_error"

@@ -518,6 +518,8 @@ class LMStudio:
             except (httpx.HTTPError, TooLong, ChatStreamError) as error:
                 broken = f"{type(error).__name__}: {error}"
         total_ns = time.monotonic_ns() - started
+        if stream.tokens and first_token_ns is None:
+            first_token_ns = total_ns
         evidence.append(Evidence(f"{label} {status or 'no status'}", bytes(raw)))
         reply = stream.reply()
 

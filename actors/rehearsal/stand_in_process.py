@@ -1,0 +1,133 @@
+"""Starting a stand-in LM Studio as a child process and talking to its admin routes."""
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import msgspec
+
+from actors.rehearsal.simulated_agent import Brief
+from actors.rehearsal.stand_in_lms import write_lms_wrapper
+from actors.rehearsal.stand_in_server import TOKEN_HEADER
+from actors.rehearsal.stand_in_state import CATALOGUE
+from schemas.study import Rehearsal
+
+
+class StandInError(RuntimeError):
+    """The stand-in does not start, or refuses an order; the message is its own."""
+
+
+class StandInAdmin:
+    """The admin routes of a running stand-in."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._client = httpx.Client(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={TOKEN_HEADER: token},
+            trust_env=False,
+            verify=False,  # plain HTTP; loading certificates would only cost time
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def rehearse(self, agents: Mapping[str, Rehearsal], briefs: Sequence[Brief]) -> None:
+        """Give model keys their agents and add briefs. Raises StandInError in a server that was
+        not started for a simulated study."""
+        self._ask("POST", "rehearsal", {"agents": dict(agents), "briefs": list(briefs)})
+
+    def set_faults(self, faults: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace all faults; names and parameters are in ``stand_in_state.FAULTS``."""
+        self._ask("POST", "faults", faults)
+
+    def set_script(self, turns: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the scripted turns: content, reasoning, calls (name, arguments as text, id)."""
+        self._ask("POST", "script", {"turns": list(turns)})
+
+    def state(self) -> dict[str, Any]:
+        """virtual_ms, resident, max_resident_ever, max_in_flight_ever, switches, log."""
+        answer: dict[str, Any] = self._ask("GET", "state", None)
+        return answer
+
+    def _ask(self, method: str, name: str, body: object) -> Any:
+        content = msgspec.json.encode(body) if body is not None else None
+        try:
+            response = self._client.request(method, f"/stand-in/{name}", content=content)
+        except httpx.HTTPError as error:
+            raise StandInError(f"the stand-in does not answer: {error}") from error
+        answer = msgspec.json.decode(response.content)
+        if response.status_code != 200:
+            raise StandInError(f"the stand-in refused {name}: {answer['error']['message']}")
+        return answer
+
+
+class StandInProcess:
+    """A stand-in in a process of its own, with a token and an ``lms`` in ``directory``.
+
+    It ends when this object is closed or this process dies, because its standard input does.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        simulated_study: bool,
+        port: int = 0,
+        catalogue: Path = CATALOGUE,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        token = secrets.token_hex(32)
+        token_file = directory / "token"
+        token_file.touch(mode=0o600)
+        token_file.write_text(token)
+        command = [sys.executable, "-m", "actors.rehearsal.stand_in_server"]
+        command += ["--port", str(port), "--token-file", str(token_file)]
+        command += ["--catalogue", str(catalogue), "--log", str(directory / "stand_in.jsonl")]
+        command += ["--simulated-study"] if simulated_study else []
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline()
+        if not ready:
+            self._end()
+            raise StandInError(
+                f"the stand-in did not start (exit status {self._process.returncode}); its "
+                f"message is above, and port {port or 'any'} may be taken"
+            )
+        self.port = int(msgspec.json.decode(ready)["port"])
+        self.base_url = f"http://127.0.0.1:{self.port}"
+        self.lms = [str(write_lms_wrapper(directory, self.port, token_file))]
+        self.admin = StandInAdmin(self.port, token)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        self.admin.close()
+        self._end()
+
+    def _end(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def __enter__(self) -> "StandInProcess":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
