@@ -38,6 +38,7 @@ class Artifacts:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
+        self._has_shards = False
 
     def put(self, content: bytes, media_type: str, erasable: bool = False) -> ArtifactRef:
         """Store content durably and return what a record names. Costs two syncs, one where the
@@ -73,11 +74,9 @@ class Artifacts:
         return refs
 
     def _store(self, digest: str, plain: bytes) -> None:
-        try:
-            directory = self._open_shard(digest)
-        except FileNotFoundError:
+        if not self._has_shards:
             self._make_shards()
-            directory = self._open_shard(digest)
+        directory = self._open_shard(digest)
         try:
             if self._is_stored(directory, digest):
                 self._read(directory, digest, len(plain))
@@ -196,13 +195,14 @@ class Artifacts:
         return os.open(self.directory / digest[:2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def _make_shards(self) -> None:
-        """All 256 at once: one sync for the life of the ledger instead of one for each."""
+        """All 256 at the first put of this object: two syncs, instead of one for every new one."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for shard in _SHARDS:
             with suppress(FileExistsError):
                 os.mkdir(self.directory / shard, 0o700)
         sync_directory(self.directory)
         sync_directory(self.directory.parent)
+        self._has_shards = True
 
     @staticmethod
     def _is_stored(directory: int, digest: str) -> bool:

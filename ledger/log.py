@@ -24,11 +24,12 @@ from schemas.events.command import (
     CommandRefused,
     CommandRequested,
 )
+from schemas.identifiers import command_stream, role_stream
 
 FINISHES_COMMAND = (CommandCompleted, CommandRefused, CommandAbandoned)
 
 
-class StoredRecord(msgspec.Struct, frozen=True):
+class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     """One record as it stands in the log."""
 
     seq: int
@@ -171,7 +172,7 @@ class EventLog(Protocol):
     def close(self) -> None: ...
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """A record that was built but not yet written."""
 
     stored: StoredRecord
@@ -252,3 +253,13 @@ def check_batch(batch: Batch) -> None:
         raise RecordRefused("an append needs at least one event")
     if batch.cause is None and len(batch.events) > 1:
         raise RecordRefused("events without a cause are appended one at a time")
+    for new in batch.events:
+        # What is pending is found by these streams alone.
+        if isinstance(new.event, CommandRequested):
+            stream = role_stream(new.event.role)
+        elif isinstance(new.event, FINISHES_COMMAND):
+            stream = command_stream(new.event.command)
+        else:
+            continue
+        if new.stream != stream:
+            raise RecordRefused(f"{new.event.TYPE} belongs to the stream {stream}")

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -140,15 +140,14 @@ class SqliteLog:
                 unfinished = path.with_name(f"{path.name}.new")
                 unfinished.unlink(missing_ok=True)
                 os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-                connection = _connect(unfinished, "rw", "FULL")
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                for statement in SCHEMA.values():
-                    connection.execute(statement)
-                connection.execute("COMMIT")
-                connection.close()
+                with closing(_connect(unfinished, "rw", "FULL")) as connection:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    for statement in SCHEMA.values():
+                        connection.execute(statement)
+                    connection.execute("COMMIT")
                 os.rename(unfinished, path)
                 sync_directory(path.parent)
             finally:
@@ -163,21 +162,18 @@ class SqliteLog:
         leaf and its columns contradict each other, Unfinished when it cannot be read or written.
         """
         path = Path(path)
-        with _translated(path):
-            _check_is_file(path)
-            records = _connect(path, "rw", "FULL")
-            _check_is_ledger(records, path)
+        with _translated(path), ExitStack() as opened:
+            records = opened.enter_context(closing(_open_ledger(path, "rw", "FULL")))
             # Leases are not facts: after a loss of power release_all rebuilds them from the
-            # records. NORMAL commits them without a sync, and a renewal every few seconds costs
+            # records. NORMAL commits them without a sync, so a renewal every few seconds costs
             # the disk nothing. Not OFF: a checkpoint that happens to run on this connection moves
             # durable records out of the WAL and must sync.
-            leases = _connect(path, "rw", "NORMAL")
-            log = cls(path, records, leases, _open_lock_file(path), clock)
-            try:
-                log._check_head()
-            except LedgerError:
-                log.close()
-                raise
+            leases = opened.enter_context(closing(_open_ledger(path, "rw", "NORMAL")))
+            lock_file = _open_lock_file(path)
+            opened.callback(os.close, lock_file)
+            log = cls(path, records, leases, lock_file, clock)
+            log._check_head()
+            opened.pop_all()
         return log
 
     @classmethod
@@ -188,18 +184,14 @@ class SqliteLog:
         """
         path = Path(path)
         with _translated(path):
-            _check_is_file(path)
-            records = _connect(path, "ro", "FULL")
             try:
-                _check_is_ledger(records, path)
+                records = _open_ledger(path, "ro", "FULL")
             except sqlite3.OperationalError:
                 # A WAL database needs its -shm file, which cannot be made on a read-only medium.
                 # Without a WAL nothing is missing from the main file and nobody can change it.
-                records.close()
-                if _wal_of(path).exists():
+                if path.with_name(f"{path.name}-wal").exists():
                     raise
-                records = _connect(path, "ro&immutable=1", "FULL")
-                _check_is_ledger(records, path)
+                records = _open_ledger(path, "ro&immutable=1", "FULL")
         return cls(path, records, None, None, now_us)
 
     # --- appending -------------------------------------------------------------------------------
@@ -216,7 +208,7 @@ class SqliteLog:
             streams = {new.stream for new in batch.events} | set(batch.expected)
             versions = {stream: self.stream_version(stream) for stream in streams}
             head, last_at = self._last()
-            drafts += draft_batch(batch, head, last_at, versions, self._clock())
+            drafts[:] = draft_batch(batch, head, last_at, versions, self._clock())
             connection.executemany(_INSERT, map(_row, drafts))
             delivery.offer(connection, requested(drafts))
             delivery.withdraw(connection, finished(drafts))
@@ -349,16 +341,17 @@ class SqliteLog:
     # --- opening, locking, closing ---------------------------------------------------------------
 
     def close(self) -> None:
-        """Release every file. Moves what it can from the WAL into the main file first."""
+        """Release every file; a second time does nothing. Moves what it can from the WAL into the
+        main file first, so that what is left behind stays small."""
         with self._lock:
-            if self._leases is not None:
+            if self._lock_file is not None:
                 with suppress(sqlite3.Error):
                     self._records.execute("PRAGMA wal_checkpoint(PASSIVE)")
-                self._leases.close()
-            self._records.close()
-            if self._lock_file is not None:
                 os.close(self._lock_file)
                 self._lock_file = None
+            if self._leases is not None:
+                self._leases.close()
+            self._records.close()
 
     def _check_head(self) -> None:
         """A log whose end contradicts itself must not be continued."""
@@ -397,12 +390,15 @@ class SqliteLog:
     def _transaction(
         self, connection: sqlite3.Connection | None, drafts: Sequence[Draft] = ()
     ) -> Iterator[sqlite3.Connection]:
-        """One write transaction among all processes and threads; all of it or nothing."""
-        if connection is None or self._lock_file is None:
-            raise Refused(f"{self.path} was opened read-only or is closed; nothing was written")
-        with self._lock, _translated(self.path), _locked(self._lock_file):
-            connection.execute("BEGIN IMMEDIATE")
+        """One write transaction among all processes and threads; all of it or nothing.
+
+        ``drafts``, filled by the caller before the end, are the facts that the commit is about.
+        """
+        if connection is None:
+            raise Refused(f"{self.path} was opened read-only; nothing was written")
+        with self._lock, _translated(self.path), self._writer_lock():
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -413,11 +409,28 @@ class SqliteLog:
             except sqlite3.Error as error:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
+                if not drafts:
+                    raise
+                # The frames may be in the WAL whole, and a recovery after a crash would find them.
+                self.close()
                 ids = ", ".join(draft.envelope.id for draft in drafts)
                 raise UnknownOutcome(
-                    f"{self.path}: the commit failed ({error}); it may have been written all the "
-                    f"same. Open the log again and look for: {ids or 'the leases'}"
+                    f"{ledger_error(error, self.path)}. The commit may have been written all the "
+                    f"same: open the log again and look for {ids} before anything else"
                 ) from error
+
+    @contextmanager
+    def _writer_lock(self) -> Iterator[None]:
+        """Writers of all processes queue here, in order."""
+        lock_file = self._lock_file
+        if lock_file is None:
+            raise Usage(f"{self.path}: this log was closed; open it again")
+        try:
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
+            yield
+        finally:
+            if self._lock_file is not None:
+                fcntl.flock(lock_file, fcntl.LOCK_UN)
 
 
 def _row(draft: Draft) -> tuple[object, ...]:
@@ -457,21 +470,39 @@ def _connect(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
     return connection
 
 
-def _wal_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
+    """Connect, and check that there is a ledger of this version."""
+    if path.is_dir():
+        raise Usage(f"{path} is a directory; give the path of the ledger.db in it")
+    if not path.exists():
+        raise Usage(f"{path} does not exist; give the path of a ledger.db or make one first")
+    if sqlite3.sqlite_version_info < (3, 37):
+        raise Usage(
+            f"this Python has SQLite {sqlite3.sqlite_version}; the ledger needs 3.37 or newer, "
+            "use a newer Python"
+        )
+    connection = _connect(path, mode, synchronous)
+    try:
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application_id != APPLICATION_ID:
+            raise Usage(
+                f"{path} is a SQLite database but not a ledger (application_id {application_id}, "
+                f"not {APPLICATION_ID}); give the path of a ledger.db"
+            )
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA_VERSION:
+            raise Usage(
+                f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}; use "
+                "the program that wrote it"
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _open_lock_file(path: Path) -> int:
     return os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-
-
-@contextmanager
-def _locked(lock_file: int) -> Iterator[None]:
-    fcntl.flock(lock_file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(lock_file, fcntl.LOCK_UN)
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -562,30 +593,3 @@ def ledger_error(error: sqlite3.Error, path: Path) -> LedgerError:
     # The low byte is the condition, the rest says where it arose.
     kind, remedy = _OTHERWISE if code is None else _CONDITIONS.get(code & 0xFF, _OTHERWISE)
     return kind(f"{path}: {error}: {remedy}")
-
-
-def _check_is_file(path: Path) -> None:
-    if path.is_dir():
-        raise Usage(f"{path} is a directory; give the path of the ledger.db in it")
-    if not path.exists():
-        raise Usage(f"{path} does not exist; give the path of a ledger.db or make one first")
-
-
-def _check_is_ledger(connection: sqlite3.Connection, path: Path) -> None:
-    if sqlite3.sqlite_version_info < (3, 37):
-        raise Usage(
-            f"this Python has SQLite {sqlite3.sqlite_version}; the ledger needs 3.37 or newer, "
-            "use a newer Python"
-        )
-    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application_id != APPLICATION_ID:
-        raise Usage(
-            f"{path} is a SQLite database but not a ledger (application_id {application_id}, not "
-            f"{APPLICATION_ID}); give the path of a ledger.db"
-        )
-    if version != SCHEMA_VERSION:
-        raise Usage(
-            f"{path} has schema version {version}, this program writes {SCHEMA_VERSION}; use the "
-            "program that wrote it"
-        )
