@@ -298,17 +298,15 @@ def _named(names: Sequence[str], contents: Sequence[bytes]) -> tuple[FrozenFile,
 def _treatments(study: Study) -> tuple[TreatmentIdentity, ...]:
     identities = []
     for treatment in study.treatments:
-        if treatment.id not in registry.HARNESSES:
-            known = ", ".join(sorted(registry.HARNESSES))
-            raise Refused(
-                f"treatment {treatment.id} has no harness in this version; it has {known}"
-            )
-        digests = registry.digests(treatment.id)
+        try:
+            harness = registry.find_harness(treatment.id)
+        except LookupError as error:
+            raise Refused(f"treatment {treatment.id}: {error}") from None
         identities.append(
             TreatmentIdentity(
                 id=treatment.id,
-                source=combined(digests.source),
-                prompts=combined(digests.prompts),
+                source=registry.source_digest(harness),
+                prompts=combined(registry.prompt_digests(harness)),
             )
         )
     return tuple(identities)

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import IO
+from pathlib import Path
 
 from actors.loop import Context
 from ledger.errors import LedgerError, Refused, Unfinished
@@ -29,20 +30,14 @@ LOOK_SECONDS = 0.2
 
 @dataclass
 class Worker:
-    """One child process: a worker of some roles, or the stand-in model server."""
+    """One child process: a worker of some roles."""
 
     name: str
-    command: Sequence[str]
-    process: "subprocess.Popen[bytes] | None" = None
+    process: "subprocess.Popen[bytes]"
 
-    def start(self, stderr: IO[bytes] | None) -> None:
-        self.process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            start_new_session=True,  # Ctrl-C reaches the supervisor, which stops them in order
-        )
+
+Launch = Callable[[ExitStack], Sequence[Worker]]
+"""Starts a set of workers; whatever else the set needs is entered into the stack."""
 
 
 @dataclass
@@ -50,10 +45,11 @@ class Supervisor:
     """``look`` is called several times a second with the progress fold, for the live display."""
 
     context: Context
-    workers: Sequence[Worker]
+    launch: Launch
     look: Callable[[Progress], None]
     restarts: int = 0
-    _progress: Progress = field(init=False)
+    _workers: Sequence[Worker] = ()
+    _set: ExitStack = field(default_factory=ExitStack)
 
     def run(self) -> None:
         """Return when the study is complete.
@@ -61,17 +57,17 @@ class Supervisor:
         Raises what a worker refused (with its status), Unfinished when workers keep dying, and
         KeyboardInterrupt on Ctrl-C or a termination signal. The workers have ended in every case.
         """
-        self._progress = Progress(self.context.artifacts.get)
-        follower = Follower(self.context.log, self._progress)
+        progress = Progress(self.context.artifacts.get)
+        follower = Follower(self.context.log, progress)
         previous = signal.signal(signal.SIGTERM, _interrupt)
         try:
             self._start()
             while True:
                 follower.catch_up()
-                self.look(self._progress)
-                if self._progress.completed:
+                self.look(progress)
+                if progress.completed:
                     return
-                dead = [w for w in self.workers if w.process and w.process.poll() is not None]
+                dead = [worker for worker in self._workers if worker.process.poll() is not None]
                 if dead:
                     self._settle(dead)
                 time.sleep(LOOK_SECONDS)
@@ -81,11 +77,7 @@ class Supervisor:
 
     def _start(self) -> None:
         prove_no_worker(self.context)
-        logs = self.context.directory.var / "diagnostics"
-        logs.mkdir(parents=True, exist_ok=True)
-        for worker in self.workers:
-            with open(logs / f"{worker.name}.log", "ab") as stderr:
-                worker.start(stderr)
+        self._workers = self.launch(self._set)
 
     def _settle(self, dead: Sequence[Worker]) -> None:
         """A worker ended. By a signal: start the set again. By a refusal: raise it."""
@@ -93,11 +85,10 @@ class Supervisor:
         if refusal is not None:
             raise refusal
         self.restarts += 1
-        names = ", ".join(f"{w.name} (status {w.process.returncode})" for w in dead if w.process)
+        names = ", ".join(f"{worker.name} (status {worker.process.returncode})" for worker in dead)
         if self.restarts > MAX_RESTARTS:
             raise Unfinished(
-                f"worker processes keep ending: {names}; see "
-                f"{self.context.directory.var / 'diagnostics'}"
+                f"worker processes keep ending: {names}; see {diagnostics_folder(self.context)}"
             )
         self._stop()
         self._start()
@@ -116,13 +107,11 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Ask every worker to end, then insist. Nothing is lost: leases are released later."""
-        for worker in self.workers:
-            if worker.process and worker.process.poll() is None:
+        for worker in self._workers:
+            if worker.process.poll() is None:
                 worker.process.terminate()
         deadline = time.monotonic() + STOP_SECONDS
-        for worker in self.workers:
-            if worker.process is None:
-                continue
+        for worker in self._workers:
             try:
                 worker.process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -130,6 +119,31 @@ class Supervisor:
                 worker.process.wait()
             if worker.process.stdin:
                 worker.process.stdin.close()
+        self._workers = ()
+        self._set.close()
+
+
+def start_worker(
+    context: Context, name: str, roles: Sequence[str], options: Sequence[str] = ()
+) -> Worker:
+    """Start a supervised worker by exec of ``ledger worker``; it writes to its diagnostics file."""
+    command = [sys.executable, "-m", "ledger", "worker", "--study", str(context.directory.root)]
+    command += ["--roles", ",".join(roles), "--supervised", context.run, *options]
+    folder = diagnostics_folder(context)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f"{name}.log", "ab") as stderr:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,  # Ctrl-C reaches the supervisor, which stops them in order
+        )
+    return Worker(name, process)
+
+
+def diagnostics_folder(context: Context) -> Path:
+    return context.directory.var / "diagnostics"
 
 
 def prove_no_worker(context: Context) -> None:
@@ -143,22 +157,6 @@ def prove_no_worker(context: Context) -> None:
             context.log.release_all()
     except Refused:
         return
-
-
-def worker_command(study_root: str, roles: Sequence[str], run: str) -> list[str]:
-    """The command line of a supervised worker."""
-    return [
-        sys.executable,
-        "-m",
-        "ledger",
-        "worker",
-        "--study",
-        study_root,
-        "--roles",
-        ",".join(roles),
-        "--supervised",
-        run,
-    ]
 
 
 def _interrupt(_signal: int, _frame: object) -> None:

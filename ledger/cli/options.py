@@ -55,12 +55,18 @@ def writing(study: Path, run: str | None = None) -> Iterator[Context]:
     from ledger.checkpoint import Checkpointer
 
     directory = StudyDirectory(study)
+    with writing_log(directory) as log:
+        yield Context(log, Artifacts(directory.artifacts), directory, run or new_id())
+        Checkpointer(directory).sign(log)
+
+
+@contextmanager
+def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
+    """Open the log for appending and close it in the end."""
     _require_ledger(directory)
     log = SqliteLog.open(directory.ledger)
     try:
-        context = Context(log, Artifacts(directory.artifacts), directory, run or new_id())
-        yield context
-        Checkpointer(directory).sign(log)
+        yield log
     finally:
         log.close()
 

@@ -1,0 +1,95 @@
+"""The frozen study in the hands of a worker: study, tasks, plan, base trees.
+
+Everything comes from the log and its artifacts. The repositories that were mined are not needed any
+more and not looked at: base trees come from the frozen packs, which hold nothing but base trees, so
+no future object is in any place that a cell or a test run could reach.
+"""
+
+import fcntl
+from collections import OrderedDict
+from pathlib import Path
+
+import msgspec
+
+from actors.loop import Context
+from actors.mining.recipes import Classifier, classifier_for
+from actors.workspaces import import_pack, make_template, read_snapshot
+from harnesses.retrieval.snapshot import Snapshot, snapshot, snapshot_file
+from ledger.errors import Refused
+from projections.fold import fold
+from projections.progress import Progress
+from schemas.events.study import StudyFrozen, TasksFrozen, TreatmentIdentity
+from schemas.identifiers import STUDY_STREAM
+from schemas.study import Study
+from schemas.task import Task
+
+SNAPSHOTS_KEPT = 2
+
+
+class FrozenStudy:
+    """Read once by every worker. Raises Refused where nothing is frozen."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        facts = [
+            fact
+            for fact in context.log_facts()
+            if fact.stream == STUDY_STREAM or isinstance(fact.event, Progress.FOLDS)
+        ]
+        progress = fold(Progress(context.artifacts.get), facts)
+        if progress.frozen is None or progress.study is None:
+            raise Refused("the study is not frozen: `ledger freeze` first")
+        self.event: StudyFrozen = progress.frozen
+        self.study: Study = progress.study
+        self.tasks: dict[str, Task] = progress.tasks
+        self._packs = next(
+            fact.event.packs for fact in reversed(facts) if isinstance(fact.event, TasksFrozen)
+        )
+        self._snapshots: OrderedDict[str, tuple[Snapshot, Classifier]] = OrderedDict()
+
+    def treatment(self, arm: str) -> TreatmentIdentity:
+        return next(treatment for treatment in self.event.treatments if treatment.id == arm)
+
+    def base_store(self, repository: str) -> Path:
+        """The bare object store with the repository's base trees; made from the frozen pack when
+        it is not there yet."""
+        pack = self._packs[repository]
+        templates = self._context.directory.templates
+        templates.mkdir(parents=True, exist_ok=True)
+        store = templates / f"{repository}-{pack.digest[:16]}.git"
+        with open(templates / "lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not store.exists():
+                import_pack(self._context.artifacts.get(pack), store)
+        return store
+
+    def template(self, task: Task) -> Path:
+        """A work tree of the task's base, to be copied for every test run."""
+        store = self.base_store(task.repository)
+        with open(self._context.directory.templates / "lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return make_template(store, task.base_tree, self._context.directory.templates)
+
+    def snapshot(self, task: Task) -> tuple[Snapshot, Classifier]:
+        """The base tree in memory, every file with its class, and the rules of the classes."""
+        found = self._snapshots.get(task.base_tree)
+        if found is None:
+            entries = read_snapshot(self.base_store(task.repository), task.base_tree)
+            names = [path.decode("utf-8", "surrogateescape") for path, _, _, _ in entries]
+            rules = classifier_for(self.study.repository(task.repository), names)
+            files = [
+                snapshot_file(name, mode, content, rules.classify(name, content))
+                for name, (_, mode, _, content) in zip(names, entries, strict=True)
+            ]
+            found = self._snapshots[task.base_tree] = (snapshot(files), rules)
+            while len(self._snapshots) > SNAPSHOTS_KEPT:
+                self._snapshots.popitem(last=False)
+        return found
+
+    def protected_paths(self, task: Task) -> frozenset[str]:
+        """Paths closed to edits: tests, infrastructure and dependency files of base and gold."""
+        content = self._context.artifacts.get(task.protected_paths)
+        return frozenset(msgspec.json.decode(content, type=list[str]))
+
+    def statement(self, task: Task) -> str:
+        return self._context.artifacts.get(task.statement).decode()

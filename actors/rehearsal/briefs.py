@@ -1,0 +1,49 @@
+"""Starting the stand-in for a rehearsal and telling its agents about the tasks.
+
+The only place that hands gold to a server. An import contract keeps this module and the agent away
+from every other server; the stand-in takes briefs only in a study that says ``simulated``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+
+from actors.frozen_study import FrozenStudy
+from actors.loop import Context
+from actors.rehearsal.simulated_agent import Brief, GoldFile
+from actors.rehearsal.stand_in_process import StandInProcess
+from schemas.task import Task
+
+
+@contextmanager
+def start_stand_in(context: Context) -> Iterator[StandInProcess]:
+    """A running stand-in whose agents know the tasks of the frozen, simulated study."""
+    frozen = FrozenStudy(context)
+    directory = context.directory.run / "stand_in"
+    with StandInProcess(directory, simulated_study=frozen.study.simulated) as stand_in:
+        agents = {model.key: model.rehearsal for model in frozen.study.models if model.rehearsal}
+        stand_in.admin.rehearse(agents, [_brief(context, frozen, t) for t in frozen.tasks.values()])
+        yield stand_in
+
+
+def _brief(context: Context, frozen: FrozenStudy, task: Task) -> Brief:
+    """Statement digest and gold files of a task. Files that are not UTF-8 are left out: the agent
+    speaks JSON."""
+    base, _ = frozen.snapshot(task)
+    gold: dict[str, GoldFile] = {}
+    for state in task.gold.write:
+        before = base.by_path.get(state.path)
+        try:
+            gold[state.path] = GoldFile(
+                before=before.content.decode() if before else None,
+                after=context.artifacts.get(state.content).decode(),
+            )
+        except UnicodeDecodeError:
+            continue
+    for path in task.gold.delete:
+        if path in base.by_path:
+            gold[path] = GoldFile(
+                before=base.by_path[path].content.decode("utf-8", "replace"), after=None
+            )
+    statement = context.artifacts.get(task.statement)
+    return Brief(statement=sha256(statement).hexdigest(), task=task.id, gold=gold)

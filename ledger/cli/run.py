@@ -1,0 +1,182 @@
+"""``ledger run``."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+
+from actors.loop import Context, carry_out
+from actors.supervisor import Supervisor, Worker, prove_no_worker, start_worker
+from ledger.cli.options import json_option, print_json, study_option, writing
+from ledger.errors import LedgerError, SafetyStop
+from projections.progress import Progress
+
+
+@click.command("run")
+@study_option
+@json_option
+@click.option(
+    "--unsafe-no-sandbox",
+    is_flag=True,
+    help="Run tests although nothing here can contain them; recorded and reported.",
+)
+@click.option(
+    "--graders",
+    type=click.IntRange(1, 16),
+    default=None,
+    help="How many processes grade at the end; the number of cores by default.",
+)
+def command(study: Path, as_json: bool, unsafe_no_sandbox: bool, graders: int | None) -> int:
+    """Run the frozen plan, or go on where it stopped.
+
+    Starts one process a role, shows live progress, and ends when every planned cell has ended and
+    is graded. Ctrl-C stops in order; after a crash, a power cut or kill -9 the same command goes
+    on: no completed model call is made again.
+    """
+    with writing(study) as context:
+        busy = (
+            f"another `ledger run` works on {context.directory.root}; wait for its end, or "
+            "look at it with `ledger status`"
+        )
+        with context.directory.exclusive("run", busy):
+            status, progress = run_study(context, unsafe_no_sandbox, graders)
+    if as_json:
+        print_json(summary(progress))
+    elif status == 0:
+        print(
+            f"complete: {progress.done_cells()} of {len(progress.cells)} cells; next: "
+            "`ledger analyze`"
+        )
+    return status
+
+
+def run_study(
+    context: Context, unsafe_no_sandbox: bool = False, graders: int | None = None
+) -> tuple[int, Progress]:
+    """Run or resume; returns (exit status, progress at the end). The caller holds the run lock.
+
+    Raises the LedgerError that stopped the study; the stop is recorded first in every case.
+    """
+    from actors.operator import HANDLERS
+    from projections.fold import fold
+    from schemas.commands import StartRun, StopRun
+
+    prove_no_worker(context)
+    progress = fold(Progress(context.artifacts.get), context.log_facts())
+    if progress.completed:
+        print("the study is complete already", file=sys.stderr)
+        return 0, progress
+    carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), HANDLERS)
+    with live_display() as look:
+
+        def follow(now: Progress) -> None:
+            nonlocal progress
+            progress = now
+            look(now)
+
+        count = graders or os.cpu_count() or 1
+        supervisor = Supervisor(context, lambda stack: launch(context, stack, count), follow)
+        try:
+            supervisor.run()
+        except KeyboardInterrupt:
+            stop = StopRun(reason="interrupted", detail="stopped by Ctrl-C or a termination signal")
+            carry_out(context, stop, HANDLERS)
+            print("stopped in order; `ledger run` goes on from here", file=sys.stderr)
+            return 130, progress
+        except LedgerError as error:
+            safety = isinstance(error, SafetyStop)
+            stop = StopRun(reason="safety" if safety else "failed", detail=str(error)[:2000])
+            carry_out(context, stop, HANDLERS)
+            raise
+    carry_out(context, StopRun(reason="complete", detail=""), HANDLERS)
+    return 0, progress
+
+
+def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:
+    """Start the set of one machine: the stand-in server where the study is a rehearsal, then one
+    worker a role, and several graders."""
+    from actors.frozen_study import FrozenStudy
+    from actors.rehearsal.briefs import start_stand_in
+
+    options: list[str] = []
+    if FrozenStudy(context).study.server.kind == "stand_in":
+        stand_in = stack.enter_context(start_stand_in(context))
+        options = ["--server-url", stand_in.base_url, "--lms", stand_in.lms[0]]
+    return [
+        start_worker(context, "scheduler", ["scheduler"]),
+        start_worker(context, "model_server", ["model_server"], options),
+        start_worker(context, "cell", ["cell"]),
+        start_worker(context, "test_run", ["test_run"]),
+        *(start_worker(context, f"grader-{n}", ["grader"]) for n in range(graders)),
+    ]
+
+
+@contextmanager
+def live_display() -> Iterator[Callable[[Progress], None]]:
+    """A live progress line on standard error; plain silence where that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda progress: None
+        return
+    bars = Bars(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[now]}"),
+        console=console,
+        transient=True,
+    )
+    with bars:
+        cells = bars.add_task("cells ", total=None, now="")
+        grades = bars.add_task("graded", total=None, now="")
+
+        def look(progress: Progress) -> None:
+            total = len(progress.cells) or None
+            running = next((c for c in progress.cells.values() if c.status == "running"), None)
+            tokens = sum(c.prompt_tokens + c.completion_tokens for c in progress.cells.values())
+            now = f"{running.cell} turn {running.turns}  " if running else ""
+            bars.update(
+                cells,
+                total=total,
+                completed=progress.done_cells(),
+                now=f"{now}{progress.resident or 'no model'}  {tokens:,} tokens",
+            )
+            graded = sum(c.status in ("graded", "void") for c in progress.cells.values())
+            bars.update(
+                grades, total=total, completed=graded, now=f"gold checks {len(progress.gold)}"
+            )
+
+        yield look
+
+
+def summary(progress: Progress) -> dict[str, object]:
+    """Where a study stands, as JSON. Shows no outcome."""
+    counts: dict[str, int] = {}
+    for cell in progress.cells.values():
+        counts[cell.status] = counts.get(cell.status, 0) + 1
+    return {
+        "frozen": progress.frozen.digest if progress.frozen else None,
+        "simulated": progress.frozen.simulated if progress.frozen else None,
+        "completed": progress.completed,
+        "cells": {
+            "planned": len(progress.cells),
+            "done": progress.done_cells(),
+            "by_status": counts,
+        },
+        "runs": progress.runs,
+        "stopped": progress.stopped,
+        "resident": progress.resident,
+        "model_switches": progress.model_switches,
+        "turn_attempts": sum(cell.turn_attempts for cell in progress.cells.values()),
+        "abandoned_turns": sum(cell.abandoned for cell in progress.cells.values()),
+        "transport_retries": sum(cell.transport_retries for cell in progress.cells.values()),
+        "gold_checks": len(progress.gold),
+    }

@@ -1,0 +1,114 @@
+"""``ledger worker``: one process that works in some roles. Here handlers meet what they need."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from actors.loop import Context, Handlers, serve
+from ledger.cli.options import study_option
+from ledger.clock import new_id
+from ledger.errors import LedgerError, Usage
+from schemas.commands import Role
+
+
+@click.command("worker")
+@study_option
+@click.option("--roles", required=True, help="Roles, separated by commas: cell,test_run,grader …")
+@click.option("--supervised", default="", hidden=True, help="Run id of the supervisor.")
+@click.option("--server-url", default="", help="Model server instead of the study's.")
+@click.option("--lms", default="", help="The lms tool instead of the study's.")
+def command(study: Path, roles: str, supervised: str, server_url: str, lms: str) -> int:
+    """Work in some roles of a frozen study until told to stop (Ctrl-C).
+
+    `ledger run` starts the right set by itself; more workers may join on the same ledger.
+    """
+    from ledger.artifacts import Artifacts
+    from ledger.cli.options import writing_log
+    from ledger.study_directory import StudyDirectory
+
+    names = [name.strip() for name in roles.split(",") if name.strip()]
+    for name in names:
+        if name not in get_args(Role):
+            raise Usage(f"{name!r} is not a role; roles are {', '.join(get_args(Role))}")
+    stop = threading.Event()
+    if supervised:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    signal.signal(signal.SIGTERM, _stop_now)
+    directory = StudyDirectory(study)
+    with directory.shared("workers"), writing_log(directory) as log:
+        context = Context(log, Artifacts(directory.artifacts), directory, supervised or new_id())
+        try:
+            handlers = handlers_of(context, names, server_url, lms)
+            serve(context, names, handlers, stop)  # type: ignore[arg-type]
+        except KeyboardInterrupt:
+            return 130
+        except LedgerError as error:
+            print(f"worker {roles}: {error}", file=sys.stderr)
+            return error.exit_status
+    return 0
+
+
+def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -> Handlers:
+    """Handlers of these roles, wired to what they need. Imports only what the roles use."""
+    from actors.frozen_study import FrozenStudy
+    from schemas import commands
+
+    frozen = FrozenStudy(context)
+    handlers: Handlers = {}
+    if "scheduler" in roles:
+        from actors.scheduler import Scheduler
+
+        handlers = {**handlers, commands.ContinueStudy: Scheduler().continue_study}
+    if "model_server" in roles:
+        from actors.model_server import ModelServerActor
+        from actors.servers.lmstudio import Limits, LMStudio
+
+        declared = frozen.study.server
+        limits = Limits(
+            first_token_s=float(declared.first_token_s), progress_s=float(declared.progress_s)
+        )
+        server = LMStudio(
+            server_url or declared.url,
+            [lms or declared.lms],
+            limits,
+            os.environ.get("LM_API_TOKEN"),
+        )
+        actor = ModelServerActor(frozen.study, server)
+        handlers = {
+            **handlers,
+            commands.EnsureResident: actor.ensure_resident,
+            commands.AskModel: actor.ask_model,
+            commands.ReleaseModels: actor.release_models,
+        }
+    if "cell" in roles:
+        from actors.cells import CellActor
+
+        handlers = {**handlers, commands.AdvanceCell: CellActor(frozen).advance}
+    if "test_run" in roles or "grader" in roles:
+        from actors.grading import Grader
+
+        grader = Grader(frozen)
+        handlers = {
+            **handlers,
+            commands.RunPublicTests: grader.run_public_tests,
+            commands.GradeCell: grader.grade_cell,
+            commands.CheckGold: grader.check_gold,
+        }
+    return handlers
+
+
+def _end_with_supervisor() -> None:
+    """End this process when the supervisor's end of the pipe closes, however that came about."""
+    while os.read(0, 4096):
+        pass
+    os._exit(0)
+
+
+def _stop_now(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
