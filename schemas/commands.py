@@ -42,27 +42,35 @@ class FreezeStudy(Value, tag_field="do", tag="freeze_study"):
 class AmendStudy(Value, tag_field="do", tag="amend_study"):
     """Record a change of something frozen."""
 
-    reason: Annotated[str, Meta(min_length=1)]
-    changes_claim: bool
+    reason: Annotated[str, Meta(min_length=1, description="why, in the words of who amends")]
+    changes_claim: Annotated[
+        bool,
+        Meta(description="true where the claim of the study changes, in the words of who amends"),
+    ]
 
 
 class InspectOutcomes(Value, tag_field="do", tag="inspect_outcomes"):
     """Open the gate to outcome tables; recorded before anything is shown."""
 
-    reason: Annotated[str, Meta(min_length=1)]
+    reason: Annotated[str, Meta(min_length=1, description="why outcomes are looked at now")]
 
 
 class StartRun(Value, tag_field="do", tag="start_run"):
     """Begin or resume the execution of the frozen plan."""
 
-    allow_unsafe_sandbox: bool = False
+    allow_unsafe_sandbox: Annotated[
+        bool, Meta(description="go on where no sandbox works; recorded")
+    ] = False
 
 
 class StopRun(Value, tag_field="do", tag="stop_run"):
     """Record that a run ended and why."""
 
-    reason: Literal["complete", "interrupted", "safety", "failed"]
-    detail: str
+    reason: Annotated[
+        Literal["complete", "interrupted", "safety", "failed"],
+        Meta(description="how the run ended"),
+    ]
+    detail: Annotated[str, Meta(description="what exactly happened; empty: nothing to add")]
 
 
 class AnalyseStudy(Value, tag_field="do", tag="analyse_study"):
@@ -76,10 +84,12 @@ class WriteReport(Value, tag_field="do", tag="write_report"):
 class RecordReexecution(Value, tag_field="do", tag="record_reexecution"):
     """Record what re-executing a cell from the log found."""
 
-    cell: str
-    identical: bool
-    compared: Annotated[int, Meta(ge=0)]
-    first_difference: int | None = None
+    cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
+    identical: Annotated[bool, Meta(description="true where every result had the same bytes")]
+    compared: Annotated[int, Meta(ge=0, description="results compared by digest")]
+    first_difference: Annotated[
+        int | None, Meta(description="seq of the first event that diverges; null: none")
+    ] = None
 
 
 # --- miner ---------------------------------------------------------------------------------------
@@ -111,16 +121,18 @@ class EnsureResident(Value, tag_field="do", tag="ensure_resident"):
     """Make this model the only resident one; `cell` is advanced afterwards."""
 
     model: Identifier
-    cell: str
+    cell: Annotated[
+        str, Meta(description="UNIT/ARM/AGENT/REPEAT of the cell that waits; empty: none")
+    ]
 
 
 class AskModel(Value, tag_field="do", tag="ask_model"):
     """One turn: send the request to the resident model and record every byte that comes back."""
 
-    cell: str
-    turn: Annotated[int, Meta(ge=0)]
+    cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
+    turn: Annotated[int, Meta(ge=0, description="turn of the cell, from 0")]
     model: Identifier
-    request: ArtifactRef
+    request: Annotated[ArtifactRef, Meta(description="JSON of the request")]
 
 
 class ReleaseModels(Value, tag_field="do", tag="release_models"):
@@ -133,7 +145,7 @@ class ReleaseModels(Value, tag_field="do", tag="release_models"):
 class AdvanceCell(Value, tag_field="do", tag="advance_cell"):
     """Drive the cell's harness from what the log holds to its next outside effect or its end."""
 
-    cell: str
+    cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
 
 
 # --- test runs and grading -----------------------------------------------------------------------
@@ -142,7 +154,7 @@ class AdvanceCell(Value, tag_field="do", tag="advance_cell"):
 class RunPublicTests(Value, tag_field="do", tag="run_public_tests"):
     """Run a task's public tests on a candidate, for the agent that asked."""
 
-    cell: str
+    cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
     number: Annotated[int, Meta(ge=0, description="which public test run of the cell, from 0")]
     candidate: Annotated[ArtifactRef, Meta(description="overlay on the base tree, JSON")]
 
@@ -150,7 +162,7 @@ class RunPublicTests(Value, tag_field="do", tag="run_public_tests"):
 class GradeCell(Value, tag_field="do", tag="grade_cell"):
     """Run the hidden tests on a finished cell's patch, twice, and judge."""
 
-    cell: str
+    cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
 
 
 class CheckGold(Value, tag_field="do", tag="check_gold"):

@@ -13,22 +13,26 @@ class TestRunFinished(Event):
 
     TYPE: ClassVar[str] = "test_run.finished.v1"
     number: Annotated[int, Meta(ge=0, description="which public run of the cell, from 0")]
-    verdict: Literal["finished", "timeout", "infrastructure"]
-    passed: Count
-    failed: Count
+    verdict: Annotated[
+        Literal["finished", "timeout", "infrastructure"], Meta(description="how the process ended")
+    ]
+    passed: Annotated[Count, Meta(description="tests that passed")]
+    failed: Annotated[Count, Meta(description="tests that did not")]
     text: Annotated[ArtifactRef, Meta(description="summary given to the agent")]
     output: Annotated[ArtifactRef, Meta(description="captured output, capped")]
-    sandbox: str
+    sandbox: Annotated[str, Meta(description="kind of sandbox it ran in")]
     duration_ns: Nanoseconds
 
 
 class GradingRun(Value):
     """One process of the two that must agree."""
 
-    verdict: Literal["finished", "timeout", "infrastructure"]
-    reason: str
+    verdict: Annotated[
+        Literal["finished", "timeout", "infrastructure"], Meta(description="how the process ended")
+    ]
+    reason: Annotated[str, Meta(description="why it is not finished; empty: it is")]
     results: Annotated[ArtifactRef, Meta(description="JSON: outcome by test id")]
-    output: ArtifactRef
+    output: Annotated[ArtifactRef, Meta(description="captured output, capped")]
     duration_ns: Nanoseconds
 
 
@@ -38,22 +42,24 @@ class CellGraded(Event):
 
     TYPE: ClassVar[str] = "cell.graded.v1"
     CARRIES_OUTCOME: ClassVar[bool] = True
-    cell: CellId
+    cell: Annotated[CellId, Meta(description="the finished cell")]
     verdict: Annotated[
         Literal["resolved", "failed", "timeout", "not_graded", "infrastructure"],
         Meta(description="`not_graded`: nothing to grade (no patch or no submission possible)"),
     ]
-    resolved: bool
+    resolved: Annotated[
+        bool, Meta(description="true where both processes agree that everything passes")
+    ]
     resolved_if_submitted: Annotated[
         bool, Meta(description="declared sensitivity: the overlay graded as if submitted")
     ]
-    fail_to_pass_passed: Count
-    fail_to_pass_total: Count
-    pass_to_pass_passed: Count
-    pass_to_pass_total: Count
+    fail_to_pass_passed: Annotated[Count, Meta(description="fail-to-pass tests that passed")]
+    fail_to_pass_total: Annotated[Count, Meta(description="fail-to-pass tests of the task")]
+    pass_to_pass_passed: Annotated[Count, Meta(description="pass-to-pass tests that passed")]
+    pass_to_pass_total: Annotated[Count, Meta(description="pass-to-pass tests of the task")]
     flagged: Annotated[tuple[str, ...], Meta(description="spoofing patterns in the patch")]
-    runs: tuple[GradingRun, ...]
-    sandbox: str
+    runs: Annotated[tuple[GradingRun, ...], Meta(description="the two processes")]
+    sandbox: Annotated[str, Meta(description="kind of sandbox they ran in")]
 
 
 class GoldChecked(Event):
@@ -61,7 +67,7 @@ class GoldChecked(Event):
 
     TYPE: ClassVar[str] = "gold.checked.v1"
     task: Identifier
-    number: Count
-    passed: bool
-    reason: str
-    runs: tuple[GradingRun, ...]
+    number: Annotated[Count, Meta(description="0 at the start, counts up")]
+    passed: Annotated[bool, Meta(description="true where gold still passes everything")]
+    reason: Annotated[str, Meta(description="what failed; empty: nothing")]
+    runs: Annotated[tuple[GradingRun, ...], Meta(description="the two processes")]

@@ -51,14 +51,16 @@ class CandidateValidated(Event):
     TYPE: ClassVar[str] = "candidate.validated.v1"
     repository: Identifier
     commit: GitOid
-    valid: bool
+    valid: Annotated[bool, Meta(description="true where every executed criterion holds")]
     criterion: Annotated[str, Meta(description="first failed executed criterion; empty: valid")]
     reason: Annotated[str, Meta(description="the numbers or words that decided it")]
     arms: Annotated[ArtifactRef, Meta(description="JSON: every arm's results by test id")]
     task: Annotated[
         ArtifactRef | None, Meta(description="JSON of schemas.task.Task where valid")
     ] = None
-    environment: str
+    environment: Annotated[
+        str, Meta(description="identity of the environment that the arms ran in")
+    ]
     sandbox: Annotated[str, Meta(description="kind of sandbox; graded in the same kind")]
     duration_ns: Nanoseconds
 
@@ -68,6 +70,6 @@ class LeakProbed(Event):
 
     TYPE: ClassVar[str] = "leak.probed.v1"
     repository: Identifier
-    tasks: Count
+    tasks: Annotated[Count, Meta(description="tasks whose workspaces were searched")]
     objects: Annotated[int, Meta(ge=0, description="git objects searched")]
     findings: Annotated[tuple[str, ...], Meta(description="where gold-only lines were seen")]

@@ -12,12 +12,12 @@ class RunStarted(Event):
 
     TYPE: ClassVar[str] = "run.started.v1"
     study: Annotated[Digest, Meta(description="digest of the frozen study")]
-    python: str
+    python: Annotated[str, Meta(description="version of Python")]
     platform: Annotated[str, Meta(description="operating system and machine")]
     libraries: Annotated[dict[str, str], Meta(description="versions that can change a result")]
-    commit: str
-    dirty: bool
-    resumed: bool
+    commit: Annotated[str, Meta(description="revision of the checkout; empty: there is none")]
+    dirty: Annotated[bool, Meta(description="true where the checkout had uncommitted changes")]
+    resumed: Annotated[bool, Meta(description="true where an earlier run had begun the plan")]
 
 
 class RunStopped(Event):
@@ -28,13 +28,13 @@ class RunStopped(Event):
         Literal["complete", "interrupted", "safety", "failed"],
         Meta(description="`safety`: a declared condition; everything but complete is resumable"),
     ]
-    detail: str
-    cells_finished: Count
+    detail: Annotated[str, Meta(description="what exactly happened; empty: nothing to add")]
+    cells_finished: Annotated[Count, Meta(description="cells that have ended so far")]
 
 
 class StudyCompleted(Event):
     """Every planned cell has ended and, where grading is at the end, is graded."""
 
     TYPE: ClassVar[str] = "study.completed.v1"
-    cells: Count
-    graded: Count
+    cells: Annotated[Count, Meta(description="cells of the plan")]
+    graded: Annotated[Count, Meta(description="cells with a verdict")]

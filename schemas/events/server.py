@@ -12,7 +12,7 @@ class Evidence(Value):
     """Raw bytes of one answer, kept before anything was read out of them."""
 
     label: Annotated[str, Meta(description="which view or route answered")]
-    content: ArtifactRef
+    content: Annotated[ArtifactRef, Meta(description="the bytes as they came")]
 
 
 class ServerChecked(Event):
@@ -20,9 +20,9 @@ class ServerChecked(Event):
     catalogue shows the frozen models."""
 
     TYPE: ClassVar[str] = "server.checked.v1"
-    server: str
-    simulated: bool
-    evidence: tuple[Evidence, ...]
+    server: Annotated[str, Meta(description="name of the server in the study")]
+    simulated: Annotated[bool, Meta(description="true where a stand-in answered: never evidence")]
+    evidence: Annotated[tuple[Evidence, ...], Meta(description="the answers that were looked at")]
 
 
 class ModelLoadStarted(Event):
@@ -39,8 +39,8 @@ class ModelLoaded(Event):
     model: Identifier
     instance: Annotated[str, Meta(description="instance id that turns are addressed to")]
     duration_ns: Nanoseconds
-    simulated: bool
-    evidence: tuple[Evidence, ...]
+    simulated: Annotated[bool, Meta(description="true where a stand-in answered: never evidence")]
+    evidence: Annotated[tuple[Evidence, ...], Meta(description="the three views, in order")]
 
 
 class ModelUnloaded(Event):
@@ -48,9 +48,9 @@ class ModelUnloaded(Event):
 
     TYPE: ClassVar[str] = "model.unloaded.v1"
     model: Identifier
-    instance: str
+    instance: Annotated[str, Meta(description="instance id that was resident")]
     duration_ns: Nanoseconds
-    evidence: tuple[Evidence, ...]
+    evidence: Annotated[tuple[Evidence, ...], Meta(description="the three views, in order")]
 
 
 class ModelLost(Event):
@@ -58,8 +58,8 @@ class ModelLost(Event):
 
     TYPE: ClassVar[str] = "model.lost.v1"
     model: Identifier
-    instance: str
-    evidence: tuple[Evidence, ...]
+    instance: Annotated[str, Meta(description="instance id that the log calls resident")]
+    evidence: Annotated[tuple[Evidence, ...], Meta(description="the views that do not show it")]
 
 
 class ServerMismatched(Event):
@@ -67,5 +67,5 @@ class ServerMismatched(Event):
 
     TYPE: ClassVar[str] = "server.mismatched.v1"
     model: Annotated[str, Meta(description="model concerned; empty for the server as a whole")]
-    problem: str
-    evidence: tuple[Evidence, ...]
+    problem: Annotated[str, Meta(description="what differs, and what to do")]
+    evidence: Annotated[tuple[Evidence, ...], Meta(description="the answers that show it")]

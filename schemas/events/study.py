@@ -28,7 +28,7 @@ class TasksFrozen(Event):
 
     TYPE: ClassVar[str] = "tasks.frozen.v1"
     tasks: Annotated[ArtifactRef, Meta(description="JSON list of schemas.task.Task")]
-    count: Count
+    count: Annotated[Count, Meta(description="number of tasks")]
     packs: Annotated[
         dict[str, ArtifactRef],
         Meta(description="by repository: git pack with the base trees and nothing else"),
@@ -40,7 +40,7 @@ class PlanPrepared(Event):
 
     TYPE: ClassVar[str] = "plan.prepared.v1"
     plan: Annotated[ArtifactRef, Meta(description="JSON of schemas.plan.Plan")]
-    cells: Count
+    cells: Annotated[Count, Meta(description="number of planned cells")]
 
 
 class StudyFrozen(Event):
@@ -49,25 +49,35 @@ class StudyFrozen(Event):
     TYPE: ClassVar[str] = "study.frozen.v1"
     study: Annotated[ArtifactRef, Meta(description="study.toml, byte for byte")]
     digest: Annotated[Digest, Meta(description="digest over all other fields: the study's name")]
-    documents: tuple[FrozenFile, ...]
-    document_contents: tuple[ArtifactRef, ...]
+    documents: Annotated[
+        tuple[FrozenFile, ...], Meta(description="documents that the study names, by digest")
+    ]
+    document_contents: Annotated[
+        tuple[ArtifactRef, ...], Meta(description="their bytes, in the same order")
+    ]
     tasks: Annotated[Digest, Meta(description="digest of the frozen tasks")]
     plan: Annotated[Digest, Meta(description="digest of the plan")]
-    treatments: tuple[TreatmentIdentity, ...]
+    treatments: Annotated[
+        tuple[TreatmentIdentity, ...], Meta(description="every arm with what makes it that arm")
+    ]
     code: Annotated[tuple[FrozenFile, ...], Meta(description="every file of the five packages")]
     grader: Annotated[Digest, Meta(description="digest over the files that run and judge tests")]
     lock: Annotated[Digest, Meta(description="digest over installed library versions")]
     commit: Annotated[str, Meta(description="revision of the checkout, empty where there is none")]
     dirty: Annotated[bool, Meta(description="true where the checkout had uncommitted changes")]
-    simulated: bool
+    simulated: Annotated[
+        bool, Meta(description="true where a stand-in answers instead of models: never evidence")
+    ]
 
 
 class AmendmentRecorded(Event):
     """Something frozen was changed. Its class is the ledger's finding, never the author's word."""
 
     TYPE: ClassVar[str] = "amendment.recorded.v1"
-    reason: str
-    changes_claim: bool
+    reason: Annotated[str, Meta(description="why, in the words of who amends")]
+    changes_claim: Annotated[
+        bool, Meta(description="what the author says; the finding does not depend on it")
+    ]
     finding: Annotated[
         Literal["before_first_cell", "after_first_cell", "after_inspection"],
         Meta(description="where it stands; the latter two make it exploratory"),
@@ -104,16 +114,16 @@ class ReportWritten(Event):
     TYPE: ClassVar[str] = "report.written.v1"
     CARRIES_OUTCOME: ClassVar[bool] = True
     head: Position
-    html: ArtifactRef
-    markdown: ArtifactRef
+    html: Annotated[ArtifactRef, Meta(description="the report as one HTML file")]
+    markdown: Annotated[ArtifactRef, Meta(description="the report as Markdown")]
 
 
 class CellReexecuted(Event):
     """A recorded cell was executed again from the log, without any model."""
 
     TYPE: ClassVar[str] = "cell.reexecuted.v1"
-    cell: str
-    identical: bool
+    cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
+    identical: Annotated[bool, Meta(description="true where every result had the same bytes")]
     compared: Annotated[int, Meta(ge=0, description="results compared by digest")]
     first_difference: Annotated[
         int | None, Meta(description="seq of the first event that diverges")
