@@ -114,7 +114,9 @@ class ChatStream:
                 raise ChatStreamError(f"`{name}` is not text: {data[:80]!r}")
             parts.append(text)
             carried = True
-        calls = delta.get("tool_calls") or []
+        calls = delta.get("tool_calls")
+        if calls is None:
+            calls = []
         if not isinstance(calls, list):
             raise ChatStreamError(f"`tool_calls` is not a list: {data[:80]!r}")
         for call in calls:

@@ -500,17 +500,15 @@ class LMStudio:
                     else:
                         for block in response.iter_raw():
                             raw += block
-                            if len(raw) > self._limits.max_stream_bytes:
-                                raise TooLong(
-                                    f"the stream is longer than {self._limits.max_stream_bytes} "
-                                    "bytes"
-                                )
                             seen = stream.progress
                             stream.feed(block)
                             if stream.tokens and first_token_ns is None:
                                 first_token_ns = time.monotonic_ns() - started
                             if stream.tokens and stream.progress > seen:
                                 deadline.move(self._limits.progress_s)
+                            limit = self._limits.max_stream_bytes
+                            if len(raw) > limit and not stream.ended:
+                                raise TooLong(f"the stream is longer than {limit} bytes")
                             if stream.done or stream.error is not None:
                                 break
                         else:
@@ -540,11 +538,11 @@ class LMStudio:
         if stream.ended and stream.error is None:
             pass  # complete, even where what should follow the finish reason did not come
         elif deadline.expired and first_token_ns is None:
-            limit = f"{self._limits.first_token_s:g} s"
-            raise failure(TurnTimeout, f"no first token within {limit}", observed)
+            waited = f"{self._limits.first_token_s:g} s"
+            raise failure(TurnTimeout, f"no first token within {waited}", observed)
         elif deadline.expired:
-            limit = f"{self._limits.progress_s:g} s"
-            raise failure(TurnTimeout, f"no progress for {limit} after a token", observed)
+            waited = f"{self._limits.progress_s:g} s"
+            raise failure(TurnTimeout, f"no progress for {waited} after a token", observed)
         elif first_token_ns is not None:
             why = broken or stream.error or "it ended without a finish reason"
             raise failure(StreamBroken, f"the stream broke after the first token: {why}", observed)
