@@ -36,7 +36,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from ledger.atomic_file import open_directory, sync, write_temporary
+from ledger.atomic_file import sync, write_temporary
 from ledger.errors import Refused, Unfinished, Usage
 
 CONFIG_HOME_VARIABLE = "LEDGER_CONFIG_HOME"
@@ -175,7 +175,7 @@ def load_or_create_signing_key(home: Path) -> SigningKey:
         serialization.NoEncryption(),
     )
     try:
-        directory = open_directory(home.resolve())
+        directory = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
         try:
             temporary = write_temporary(directory, content, 0o600)
             try:

@@ -1,0 +1,326 @@
+"""Checkpoints: a signed root stands for every record up to a size.
+
+A checkpoint is a signed note (C2SP signed-note and tlog-checkpoint), byte for byte:
+
+    <name>/<ledger uuid>                                       origin, also the name of the key
+    <number of records>
+    <base64 of the Merkle root>
+
+    — <name>/<ledger uuid> <base64(key id ‖ Ed25519 signature over the lines above the blank one)>
+
+Notes lie in the table ``checkpoints`` of the log's database and, once that is committed, in
+``checkpoints.log`` beside it (each followed by an empty line, synced). Together they show a
+truncated tail, an edit with everything after it recomputed, and an older copy put back: against
+accidents and partial edits, not against an owner who holds the key. For that a note must be
+anchored where the owner cannot change it.
+"""
+
+import base64
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from ledger.atomic_file import sync, sync_directory
+from ledger.codec import decode_envelope, decode_event
+from ledger.errors import Integrity, Unfinished, Usage
+from ledger.last_seen import remember_ledger
+from ledger.log import Head, StoredRecord
+from ledger.merkle import HASH_BYTES, Frontier
+from ledger.signing_keys import (
+    SigningKey,
+    VerifierKey,
+    config_home,
+    is_key_name,
+    load_or_create_signing_key,
+)
+from schemas.events.ledger import LedgerCreated
+
+CHECKPOINT_INTERVAL = 1_000
+"""Records between two checkpoints of a log that is being written."""
+MAX_NOTE_BYTES = 16 << 10
+MAX_SIGNATURES = 16
+
+_DASH = "— "
+_NOTE = re.compile(
+    rb"(?P<text>[^\n]{1,512}\n[0-9]{1,20}\n[A-Za-z0-9+/=]{44}\n)\n"
+    rb"(?P<signatures>(?:\xe2\x80\x94 [^\n]{1,1024}\n){1,16})"
+)
+_NOT_IN_ORIGIN = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What is signed: the first ``size`` records of the log ``origin`` have this Merkle root."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    def text(self) -> bytes:
+        return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n".encode()
+
+
+class NoteSignature(msgspec.Struct, frozen=True):
+    name: str
+    key_id: bytes
+    signature: bytes
+
+    def line(self) -> str:
+        encoded = base64.b64encode(self.key_id + self.signature).decode()
+        return f"{_DASH}{self.name} {encoded}\n"
+
+
+class SignedCheckpoint(msgspec.Struct, frozen=True):
+    checkpoint: Checkpoint
+    signatures: tuple[NoteSignature, ...]
+
+    def note(self) -> bytes:
+        lines = "".join(signature.line() for signature in self.signatures)
+        return self.checkpoint.text() + b"\n" + lines.encode()
+
+
+def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> bytes:
+    """The note. The same checkpoint and key give the same bytes."""
+    if not is_key_name(checkpoint.origin):
+        raise Usage(f"{checkpoint.origin!r} cannot be an origin: it has a space, a plus or nothing")
+    verifier = key.verifier(checkpoint.origin)
+    signature = NoteSignature(checkpoint.origin, verifier.id, key.sign(checkpoint.text()))
+    return SignedCheckpoint(checkpoint, (signature,)).note()
+
+
+def parse_checkpoint(note: bytes) -> SignedCheckpoint:
+    """Read a note. Nothing is verified yet.
+
+    Strict: what does not serialise to the same bytes is refused, so that one checkpoint has one
+    form. Raises Integrity that says what is wrong.
+    """
+    match = _NOTE.fullmatch(note) if len(note) <= MAX_NOTE_BYTES else None
+    if match is None:
+        raise Integrity("not a checkpoint: it needs origin, size, root, an empty line, signatures")
+    try:
+        origin, size, root = match["text"].decode().splitlines()
+        signatures = []
+        for line in match["signatures"].decode().splitlines():
+            name, encoded = line.removeprefix(_DASH).split(" ")
+            signature = base64.b64decode(encoded, validate=True)
+            signatures.append(NoteSignature(name, signature[:4], signature[4:]))
+        signed = SignedCheckpoint(
+            Checkpoint(origin, int(size), base64.b64decode(root, validate=True)), tuple(signatures)
+        )
+    except ValueError as error:
+        raise Integrity(f"not a checkpoint: {error}") from None
+    if signed.note() != note:
+        raise Integrity("not a checkpoint: it does not re-serialise to itself")
+    names = [origin, *(signature.name for signature in signatures)]
+    if len(signed.checkpoint.root) != HASH_BYTES or not all(map(is_key_name, names)):
+        raise Integrity("not a checkpoint: a root of 32 bytes and names without spaces are needed")
+    return signed
+
+
+def check_signature(
+    signed: SignedCheckpoint, key: VerifierKey
+) -> Literal["valid", "bad", "unknown"]:
+    """``unknown`` where this key has not signed at all, ``bad`` where it has not signed this.
+
+    Signatures of other keys are ignored, as C2SP demands. A note under another origin than the
+    key's name is never valid: the key speaks for one ledger.
+    """
+    ours = [s for s in signed.signatures if s.name == key.name and s.key_id == key.id]
+    if not ours:
+        return "unknown"
+    text = signed.checkpoint.text()
+    valid = signed.checkpoint.origin == key.name and all(
+        key.accepts(signature.signature, text) for signature in ours
+    )
+    return "valid" if valid else "bad"
+
+
+def split_notes(content: bytes) -> tuple[list[bytes], list[bytes], bytes]:
+    """Take ``checkpoints.log`` apart: (notes, pieces that are no notes, unfinished end).
+
+    A crash during an append leaves an unfinished end; it is no finding, the row is in the log.
+    """
+    notes, strays = [], []
+    end = 0
+    for match in _NOTE.finditer(content):
+        if stray := content[end : match.start()].strip(b"\n"):
+            strays.append(stray)
+        notes.append(match[0])
+        end = match.end()
+    return notes, strays, content[end:].strip(b"\n")
+
+
+def ledger_origin(created: LedgerCreated) -> str:
+    """``<name>/<uuid>``. Of the name only what a key name and a URL can carry is kept."""
+    name = _NOT_IN_ORIGIN.sub("-", created.name).strip("-.") or "ledger"
+    return f"{name}/{created.uuid}"
+
+
+def origin_of_first_record(record: bytes) -> str:
+    """The origin that record 0 gives its ledger. Raises Integrity."""
+    event = decode_event(decode_envelope(record))
+    if not isinstance(event, LedgerCreated):
+        raise Integrity(f"record 0 is a {event.TYPE}, not a {LedgerCreated.TYPE}")
+    origin = ledger_origin(event)
+    if not is_key_name(origin):
+        raise Integrity("record 0 has no uuid that can be part of an origin")
+    return origin
+
+
+class CheckpointedLog(Protocol):
+    """What a checkpointer needs of a log."""
+
+    def head(self) -> Head | None: ...
+
+    def read(self, start: int = 0, stop: int | None = None) -> Iterable[StoredRecord]: ...
+
+    def add_checkpoint(self, size: int, note: bytes) -> None: ...
+
+    def checkpoints(self) -> list[tuple[int, bytes]]: ...
+
+
+class CheckpointFiles(Protocol):
+    """Where a study keeps its log and its checkpoints (``StudyDirectory``)."""
+
+    @property
+    def ledger(self) -> Path: ...
+
+    @property
+    def checkpoints(self) -> Path: ...
+
+
+class Checkpointer:
+    """Signs the present root of a log: at every close, every 1,000 records and on demand.
+
+    The frontier of the newest checkpoint is kept in ``checkpoints.frontier``, so a checkpoint costs
+    one hash for each new record and not one for each record of the log. The file needs no trust:
+    its hashes must fold to a root that our own key has signed, else it is made again.
+    """
+
+    def __init__(self, files: CheckpointFiles) -> None:
+        """Raises Refused or Unfinished where the user's key cannot be used."""
+        self._ledger = files.ledger
+        self._log_file = files.checkpoints
+        self._frontier_file = files.checkpoints.with_suffix(".frontier")
+        self._home = config_home()
+        self._key = load_or_create_signing_key(self._home)
+
+    def after_append(self, log: CheckpointedLog, stored: Sequence[StoredRecord]) -> bytes | None:
+        """Sign when these just appended records reach a multiple of the interval.
+
+        Of several writing processes exactly the one that reaches it signs.
+        """
+        if stored[0].seq // CHECKPOINT_INTERVAL == (stored[-1].seq + 1) // CHECKPOINT_INTERVAL:
+            return None
+        return self.sign(log)
+
+    def sign(self, log: CheckpointedLog) -> bytes:
+        """Sign the root over all records; commit the note, then publish it. Returns the note.
+
+        Raises Integrity, and signs nothing, when the records contradict what was signed before.
+        """
+        head = log.head()
+        if head is None:
+            raise Usage("an empty log has no root to sign; its first record comes first")
+        origin = origin_of_first_record(next(iter(log.read(0, 1))).record)
+        rows = log.checkpoints()
+        frontier = self._load_frontier(origin, head.seq + 1)
+        if rows:
+            self._check_consistent(log, frontier, rows[-1], head.seq + 1)
+        _extend(frontier, log, head.seq + 1)
+        note = sign_checkpoint(Checkpoint(origin, frontier.size, frontier.root()), self._key)
+        if not rows:
+            remember_ledger(self._home, self._ledger, self._key.verifier(origin))
+        if not rows or rows[-1][0] != frontier.size:
+            log.add_checkpoint(frontier.size, note)
+        self._publish(rows, note)
+        self._save_frontier(frontier, note)
+        return note
+
+    def _check_consistent(
+        self, log: CheckpointedLog, frontier: Frontier, newest: tuple[int, bytes], size: int
+    ) -> None:
+        """A log must not sign a root that contradicts one that it signed before."""
+        signed = parse_checkpoint(newest[1]).checkpoint
+        if frontier.size > signed.size:
+            return  # the frontier itself folds to a root that was signed later
+        if signed.size > size:
+            raise Integrity(
+                f"a checkpoint covers {signed.size} records and the log has {size}: nothing was "
+                "signed; run `ledger verify-chain`"
+            )
+        _extend(frontier, log, signed.size)
+        if frontier.root() != signed.root:
+            raise Integrity(
+                f"the first {signed.size} records differ from those under the newest checkpoint: "
+                "nothing was signed; run `ledger verify-chain`"
+            )
+
+    def _load_frontier(self, origin: str, at_most: int) -> Frontier:
+        try:
+            notes, _, roots = split_notes(self._frontier_file.read_bytes())
+            signed = parse_checkpoint(notes[0])
+            hashes = [bytes.fromhex(line) for line in roots.decode("ascii").splitlines()]
+            frontier = Frontier(signed.checkpoint.size, hashes)
+        except (OSError, IndexError, ValueError, Integrity):
+            return Frontier()
+        authentic = (
+            check_signature(signed, self._key.verifier(origin)) == "valid"
+            and signed.checkpoint.root == frontier.root()
+            and frontier.size <= at_most
+        )
+        return frontier if authentic else Frontier()
+
+    def _save_frontier(self, frontier: Frontier, note: bytes) -> None:
+        # Not synced: what a loss of power leaves of it does not fold to a signed root.
+        hashes = "".join(f"{root.hex()}\n" for root in frontier.roots)
+        temporary = self._frontier_file.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
+            temporary.write_bytes(note + b"\n" + hashes.encode())
+            os.replace(temporary, self._frontier_file)
+
+    def _publish(self, rows: Sequence[tuple[int, bytes]], note: bytes) -> None:
+        """Append to ``checkpoints.log`` what is committed and not yet there, and sync it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            new = not self._log_file.exists()
+            with open(os.open(self._log_file, flags, 0o600), "r+b", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                length = file.seek(0, os.SEEK_END)
+                start = file.seek(max(0, length - 2 * MAX_NOTE_BYTES))
+                tail = file.read()
+                published, _, torn = split_notes(tail)
+                if torn and (published or start == 0):
+                    os.ftruncate(file.fileno(), start + tail.rindex(torn))
+                # Whoever crashed between commit and file left its note to the next one.
+                last = _size(published[-1]) if published else 0
+                missing = [row for size, row in rows if size > last and row != note]
+                if note not in published:
+                    missing.append(note)
+                content = b"".join(entry + b"\n" for entry in missing)
+                if content:
+                    if file.write(content) != len(content):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    sync(file.fileno())
+            if new:
+                sync_directory(self._log_file.parent)
+        except OSError as error:
+            raise Unfinished(
+                f"{self._log_file}: {error.strerror}; the checkpoint is in the database, look at "
+                "the disk and run `ledger checkpoint`"
+            ) from None
+
+
+def _size(note: bytes) -> int:
+    return int(note.split(b"\n", 2)[1])
+
+
+def _extend(frontier: Frontier, log: CheckpointedLog, size: int) -> None:
+    if frontier.size < size:
+        frontier.extend(stored.leaf for stored in log.read(frontier.size, size))
