@@ -144,7 +144,8 @@ _FAILED_TURN_CLASS: dict[str, CellClass] = {
 
 @dataclass
 class CellEngine:
-    """One attempt of one cell. ``events`` grows; every event in it was decided here."""
+    """One attempt of one cell. ``events`` grows, and every event in it was decided here;
+    ``requests`` holds the request of each turn."""
 
     harness: Harness
     cell_input: CellInput
@@ -153,6 +154,7 @@ class CellEngine:
     repeat: int
     keep: Keep
     events: list[Event] = field(default_factory=list)
+    requests: list[ArtifactRef] = field(default_factory=list)
     turns: int = 0
     tool_calls: int = 0
     test_runs: int = 0
@@ -217,7 +219,8 @@ class CellEngine:
         )
         self._asked = effect
         self._charge("turn")
-        return NeedModel(self.turns - 1, self.keep(msgspec.json.encode(request), JSON))
+        self.requests.append(self.keep(msgspec.json.encode(request), JSON))
+        return NeedModel(self.turns - 1, self.requests[-1])
 
     def _parse(self, recorded: RecordedAnswer) -> Answer:
         if self._asked is None:

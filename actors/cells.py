@@ -50,6 +50,7 @@ from schemas.events.cell import (
 )
 from schemas.events.grading import TestRunFinished
 from schemas.identifiers import CellId, parse_cell_id
+from schemas.overlay import decode_changes
 
 DECIDED_HERE = (BudgetCharged, AnswerParsed, ProtocolViolated, ToolCalled)
 """Events that the engine decides; re-execution must come to the same ones."""
@@ -160,13 +161,15 @@ def new_engine(frozen: FrozenStudy, cell: CellId, keep: Keep) -> CellEngine:
             f"treatment {cell.arm} is not the code that was frozen: put it back, or record the "
             "change with `ledger amend`"
         )
-    base, rules = frozen.snapshot(task)
+    base = frozen.base(task)
     model = frozen.study.model(cell.agent)
     budgets = frozen.study.budgets
     cell_input = CellInput(
         statement=frozen.statement(task),
         workspace=Workspace(
-            base, protected_paths=frozen.protected_paths(task), classify=rules.classify
+            base.snapshot,
+            protected_paths=frozen.protected_paths(task),
+            classify=base.classifier.classify,
         ),
         prompts=registry.read_prompts(harness),
         turns=budgets.turns,
@@ -228,22 +231,21 @@ class Divergence(Integrity):
 
 
 def finish(
-    frozen: FrozenStudy,
-    engine: CellEngine,
-    cell: CellId,
-    attempt: int,
-    end: Ended,
-    keep: Keep,
+    frozen: FrozenStudy, engine: CellEngine, cell: CellId, attempt: int, end: Ended, keep: Keep
 ) -> CellFinished:
     """The cell's last event: its class, and the patch made from its files and applied strictly."""
     task = frozen.tasks[cell.unit]
+    base = frozen.base(task)
     overlay = engine.overlay()
     patch = make_patch(
         frozen.base_store(task.repository),
         task.base_tree,
-        overlay,
+        decode_changes(overlay),
+        classify=base.classifier.classify,
         protected_paths=frozen.protected_paths(task),
+        hidden_paths={*task.hidden.delete, *(file.path for file in task.hidden.write)},
         max_bytes=frozen.study.budgets.patch_bytes,
+        snapshot=base.entries,
     )
     ended, detail = _class_of(end, patch)
     return CellFinished(
@@ -256,7 +258,7 @@ def finish(
         test_runs=engine.test_runs,
         overlay=keep(overlay, JSON),
         patch=keep(patch.diff, "text/x-diff"),
-        tree=patch.tree,
+        tree="" if patch.violations else patch.tree,
         changed_paths=patch.paths,
         submitted=end.submitted,
     )
@@ -265,12 +267,12 @@ def finish(
 def _class_of(end: Ended, patch: CandidatePatch) -> tuple[CellClass, str]:
     if not end.submitted:
         return end.ended, end.detail
-    if patch.violations:
-        return "policy_rejected", "; ".join(patch.violations)
     if not patch.paths:
         return "empty_patch", "submitted without a change"
+    if patch.violations:
+        return "policy_rejected", "; ".join(map(str, patch.violations[:20]))[:2000]
     if not patch.applies:
-        return "apply_failed", patch.problem
+        return "apply_failed", patch.problem[:2000]
     return "submitted", ""
 
 

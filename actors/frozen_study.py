@@ -7,14 +7,16 @@ no future object is in any place that a cell or a test run could reach.
 
 import fcntl
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from actors.loop import Context
-from actors.mining.recipes import Classifier, classifier_for
-from actors.workspaces import import_pack, make_template, read_snapshot
-from harnesses.retrieval.snapshot import Snapshot, snapshot, snapshot_file
+from actors.mining.recipes import Classifier, classifier
+from actors.workspaces import SnapshotFile, import_pack, make_template, read_snapshot
+from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused
 from projections.fold import fold
 from projections.progress import Progress
@@ -23,7 +25,18 @@ from schemas.identifiers import STUDY_STREAM
 from schemas.study import Study
 from schemas.task import Task
 
-SNAPSHOTS_KEPT = 2
+BASE_TREES_KEPT = 2
+
+
+@dataclass(frozen=True)
+class BaseTree:
+    """A task's base tree in memory."""
+
+    entries: Sequence[SnapshotFile]
+    """As git holds them, links and submodules included."""
+    snapshot: Snapshot
+    """As arms see it: every file with its class."""
+    classifier: Classifier
 
 
 class FrozenStudy:
@@ -45,7 +58,7 @@ class FrozenStudy:
         self._packs = next(
             fact.event.packs for fact in reversed(facts) if isinstance(fact.event, TasksFrozen)
         )
-        self._snapshots: OrderedDict[str, tuple[Snapshot, Classifier]] = OrderedDict()
+        self._base_trees: OrderedDict[str, BaseTree] = OrderedDict()
 
     def treatment(self, arm: str) -> TreatmentIdentity:
         return next(treatment for treatment in self.event.treatments if treatment.id == arm)
@@ -70,20 +83,25 @@ class FrozenStudy:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return make_template(store, task.base_tree, self._context.directory.templates)
 
-    def snapshot(self, task: Task) -> tuple[Snapshot, Classifier]:
-        """The base tree in memory, every file with its class, and the rules of the classes."""
-        found = self._snapshots.get(task.base_tree)
+    def base(self, task: Task) -> BaseTree:
+        """The base tree in memory; the last few are kept."""
+        found = self._base_trees.get(task.base_tree)
         if found is None:
             entries = read_snapshot(self.base_store(task.repository), task.base_tree)
-            names = [path.decode("utf-8", "surrogateescape") for path, _, _, _ in entries]
-            rules = classifier_for(self.study.repository(task.repository), names)
+            names = [entry.path.decode("utf-8", "surrogateescape") for entry in entries]
+            rules = classifier(self.study.repository(task.repository), names)
             files = [
-                snapshot_file(name, mode, content, rules.classify(name, content))
-                for name, (_, mode, _, content) in zip(names, entries, strict=True)
+                snapshot_file(
+                    name,
+                    msgspec.convert(entry.mode, FileMode),
+                    entry.content,
+                    rules.classify(name, entry.content),
+                )
+                for name, entry in zip(names, entries, strict=True)
             ]
-            found = self._snapshots[task.base_tree] = (snapshot(files), rules)
-            while len(self._snapshots) > SNAPSHOTS_KEPT:
-                self._snapshots.popitem(last=False)
+            found = self._base_trees[task.base_tree] = BaseTree(entries, snapshot(files), rules)
+            while len(self._base_trees) > BASE_TREES_KEPT:
+                self._base_trees.popitem(last=False)
         return found
 
     def protected_paths(self, task: Task) -> frozenset[str]:

@@ -11,6 +11,7 @@ command reads from the log how far it came.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -75,6 +76,11 @@ class Work:
     @property
     def artifacts(self) -> Artifacts:
         return self.context.artifacts
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for files that nobody needs after the command."""
+        return self.context.directory.var / "scratch"
 
     @property
     def command_id(self) -> str:

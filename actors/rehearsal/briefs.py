@@ -29,7 +29,7 @@ def start_stand_in(context: Context) -> Iterator[StandInProcess]:
 def _brief(context: Context, frozen: FrozenStudy, task: Task) -> Brief:
     """Statement digest and gold files of a task. Files that are not UTF-8 are left out: the agent
     speaks JSON."""
-    base, _ = frozen.snapshot(task)
+    base = frozen.base(task).snapshot
     gold: dict[str, GoldFile] = {}
     for state in task.gold.write:
         before = base.by_path.get(state.path)
