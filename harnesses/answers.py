@@ -404,6 +404,9 @@ def _recover_tagged(text: str, tools: Sequence[ToolSpec]) -> tuple[list[tuple[st
             call, position = _xml_call(text, inside, tools)
         else:
             value, position = _strict_json_at(text, inside)
+            # Only here, where the tag says that it is a call, may the arguments be missing.
+            if isinstance(value, dict) and set(value) == {"name"}:
+                value = {**value, "arguments": {}}
             call = _as_call(value)
         calls.append(call)
         end_tag = _END_TAG.match(text, position)
@@ -412,7 +415,12 @@ def _recover_tagged(text: str, tools: Sequence[ToolSpec]) -> tuple[list[tuple[st
         elif tagged and text[position:].strip():
             raise _Malformed("are followed by other text")
     rest.append(text[position:])
-    return calls, "".join(rest).strip()
+    left = "".join(rest).strip()
+    # Pieces of markup that belong to no call: a value held an end tag, so the calls are not what
+    # was meant.
+    if calls and re.search(r"</?(tool_call|function|parameter)[=>]", left):
+        raise _Malformed("hold markup of their own form")
+    return calls, left
 
 
 def _xml_call(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[tuple[str, Any], int]:
@@ -463,8 +471,6 @@ def _as_call(value: Any) -> tuple[str, Any]:
         for key in ("arguments", "parameters"):
             if set(value) == {"name", key}:
                 return value["name"], value[key]
-        if set(value) == {"name"}:
-            return value["name"], {}
     raise _Malformed('are not {"name": …, "arguments": {…}}')
 
 

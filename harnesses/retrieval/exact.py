@@ -6,9 +6,9 @@ and states, never in seconds: the same search gives the same result on every mac
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import re2
 
@@ -18,7 +18,7 @@ Mode = Literal["exact", "substring", "regex"]
 
 MAX_QUERY_BYTES = 1_000
 MAX_SCANNED_BYTES = 200_000_000
-MAX_MATCHES = 50_000
+MAX_MATCHES = 20_000
 MAX_CANDIDATES = 1_000_000
 """Places looked at in exact mode that turn out to stand inside a longer word."""
 MAX_STATES = 5_000
@@ -59,8 +59,8 @@ class Found:
     """Files left unsearched because a work limit was reached; they come last in class and path."""
 
 
-_NextMatch = Callable[[bytes, int], int]
-"""(text, from) → offset of the next match, or -1."""
+_MatchingLines = Callable[[bytes], Iterator[int]]
+"""text → offset of the first match in each matching line, ascending."""
 
 
 class _Exhausted(Exception):
@@ -74,7 +74,7 @@ def find(files: Iterable[SnapshotFile], query: str, mode: Mode, lines_per_file: 
     insensitive. ``regex``: RE2 syntax, case-sensitive; ``^`` and ``$`` are the ends of a line and
     nothing matches across lines.
     """
-    next_match = _compile(query, mode)
+    matching_lines = _compile(query, mode)
     in_order = sorted(
         files, key=lambda file: (FILE_CLASSES.index(file.file_class), path_bytes(file.path))
     )
@@ -91,7 +91,7 @@ def find(files: Iterable[SnapshotFile], query: str, mode: Mode, lines_per_file: 
             not_text += sum(later.text is None for later in in_order[position:])
             break
         try:
-            count, first = _matching_lines(text, next_match, lines_per_file, MAX_MATCHES - matches)
+            count, first = _describe(text, matching_lines, lines_per_file, MAX_MATCHES - matches)
         except _Exhausted:
             stopped = sum(later.text is not None for later in in_order[position:])
             not_text += sum(later.text is None for later in in_order[position:])
@@ -111,30 +111,28 @@ def find(files: Iterable[SnapshotFile], query: str, mode: Mode, lines_per_file: 
     return Found(tuple(found), searched, scanned, not_text, stopped)
 
 
-def _matching_lines(
-    text: bytes, next_match: _NextMatch, keep: int, limit: int
+def _describe(
+    text: bytes, matching_lines: _MatchingLines, keep: int, limit: int
 ) -> tuple[int, tuple[MatchedLine, ...]]:
     """Count the matching lines (at most ``limit``) and describe the first ``keep``."""
     count = 0
     kept: list[MatchedLine] = []
     number, counted_to = 1, 0
-    start = next_match(text, 0)
-    # A match at the very end, after the last line end, is not on a line.
-    while 0 <= start < len(text) and count < limit:
-        end = text.find(b"\n", start)
-        if end < 0:
-            end = len(text)
+    for start in matching_lines(text):
         count += 1
         if len(kept) < keep:
             begin = text.rfind(b"\n", 0, start) + 1
+            end = text.find(b"\n", start)
             number += text.count(b"\n", counted_to, begin)
             counted_to = begin
-            kept.append(MatchedLine(number, text[begin:end], start - begin))
-        start = next_match(text, end + 1) if end < len(text) else -1
+            line = text[begin:] if end < 0 else text[begin:end]
+            kept.append(MatchedLine(number, line, start - begin))
+        if count == limit:
+            break
     return count, tuple(kept)
 
 
-def _compile(query: str, mode: Mode) -> _NextMatch:
+def _compile(query: str, mode: Mode) -> _MatchingLines:
     if not query.strip():
         raise QueryError("the query is empty; give a word, a text or a pattern")
     try:
@@ -152,30 +150,52 @@ def _compile(query: str, mode: Mode) -> _NextMatch:
         raise QueryError("the query has more than one line; search for one line of it")
     if mode == "exact":
         return _whole_words(query.strip())
-    return _regular_expression(needle, literal=mode == "substring")
+    if mode == "substring":
+        return _substring(needle)
+    return _regular_expression(needle)
 
 
-def _whole_words(words: str) -> _NextMatch:
+def _whole_words(words: str) -> _MatchingLines:
     needle = words.encode("utf-8")
     check_before = _is_word_character(words[0])
     check_after = _is_word_character(words[-1])
     candidates = 0
 
-    def next_match(text: bytes, start: int) -> int:
+    def matching_lines(text: bytes) -> Iterator[int]:
         nonlocal candidates
-        while (start := text.find(needle, start)) >= 0:
-            inside_word = (check_before and _word_ends_at(text, start)) or (
+        start = text.find(needle)
+        while start >= 0:
+            if (check_before and _word_ends_at(text, start)) or (
                 check_after and _word_starts_at(text, start + len(needle))
-            )
-            if not inside_word:
-                return start
-            candidates += 1
-            if candidates > MAX_CANDIDATES:
-                raise _Exhausted
-            start += 1
-        return -1
+            ):
+                candidates += 1
+                if candidates > MAX_CANDIDATES:
+                    raise _Exhausted
+                start = text.find(needle, start + 1)
+                continue
+            yield start
+            end_of_line = text.find(b"\n", start)
+            start = text.find(needle, end_of_line) if end_of_line >= 0 else -1
 
-    return next_match
+    return matching_lines
+
+
+def _substring(needle: bytes) -> _MatchingLines:
+    folded = needle.lower()
+    unicode_lines = _re2_lines(needle, literal=True)
+
+    def matching_lines(text: bytes) -> Iterator[int]:
+        if not (text.isascii() and needle.isascii()):
+            yield from unicode_lines(text)
+            return
+        text = text.lower()
+        start = text.find(folded)
+        while start >= 0:
+            yield start
+            end_of_line = text.find(b"\n", start)
+            start = text.find(folded, end_of_line) if end_of_line >= 0 else -1
+
+    return matching_lines
 
 
 def _is_word_character(char: str) -> bool:
@@ -204,7 +224,30 @@ def _word_starts_at(text: bytes, start: int) -> bool:
     return _is_word_character(text[start : start + 4].decode("utf-8", "replace")[0])
 
 
-def _regular_expression(pattern: bytes, *, literal: bool) -> _NextMatch:
+def _regular_expression(pattern: bytes) -> _MatchingLines:
+    _re2_compile(pattern, literal=False)  # alone first: an error names the pattern as it was given
+    # The tail takes the rest of the line with it: one match a line, and half the time.
+    return _re2_lines(b"(?m)(?:" + pattern + b")[^\n]*", literal=False)
+
+
+def _re2_lines(pattern: bytes, *, literal: bool) -> _MatchingLines:
+    compiled = _re2_compile(pattern, literal=literal)
+
+    def matching_lines(text: bytes) -> Iterator[int]:
+        end_of_line = -1
+        for match in compiled.finditer(text):
+            start, end = match.span()
+            # At the end of the text, after the last line end, there is no line.
+            if start > end_of_line and start < len(text):
+                yield start
+                end_of_line = text.find(b"\n", end)
+                if end_of_line < 0:
+                    return
+
+    return matching_lines
+
+
+def _re2_compile(pattern: bytes, *, literal: bool) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
@@ -212,24 +255,15 @@ def _regular_expression(pattern: bytes, *, literal: bool) -> _NextMatch:
     options.literal = literal
     options.case_sensitive = not literal
     try:
-        if not literal:
-            re2.compile(pattern, options)  # so that an error names the pattern as it was given
-        compiled = re2.compile(pattern if literal else b"(?m)" + pattern, options)
+        compiled = re2.compile(pattern, options)
     except re2.error as error:
         raise QueryError(_explain(error, pattern)) from None
     if compiled.programsize > MAX_STATES:
-        raise QueryError(
-            f"the pattern compiles to {compiled.programsize} states, the limit is {MAX_STATES}; "
-            "use smaller repetition counts"
-        )
-
-    def next_match(text: bytes, start: int) -> int:
-        match = compiled.search(text, start)
-        return match.start() if match is not None else -1
-
-    return next_match
+        raise QueryError(_TOO_LARGE)
+    return compiled
 
 
+_TOO_LARGE = "the pattern compiles to too many states; use smaller repetition counts and classes"
 _NOT_IN_RE2 = (
     ("(?=", "look-ahead (?=…)"),
     ("(?!", "negative look-ahead (?!…)"),
@@ -248,6 +282,8 @@ def _explain(error: Exception, pattern: bytes) -> str:
     said = error.args[0] if error.args else b""
     said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     what, _, construct = said.partition(": ")
+    if what.startswith("pattern too large"):
+        return _TOO_LARGE
     instead = 'write it without, or search for the text itself with mode="substring"'
     if what == "invalid escape sequence" and construct[1:2].isdigit():
         return f"the back-reference {construct} is not supported (RE2); {instead}"

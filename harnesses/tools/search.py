@@ -59,7 +59,7 @@ def search(workspace: Workspace, arguments: SearchArguments, room: int) -> ToolR
         for file in workspace.files
         if below == "" or file.path == below or file.path.startswith(f"{below}/")
     ]
-    if not scope:
+    if not scope and below:
         raise ToolError(
             f"there is no file or directory {display_path(below)[:200]}{workspace.same_name(below)}"
         )

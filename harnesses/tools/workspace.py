@@ -90,7 +90,7 @@ class Workspace:
         """
         if "\0" in path:
             raise Refused("invalid_path", "the path holds a NUL character")
-        if path.startswith(("/", "\\")) or _DRIVE.match(path):
+        if path.startswith("/") or _DRIVE.match(path):
             raise Refused(
                 "outside_tree",
                 f"{_short(path)} is absolute; write it from the root of the repository, "
