@@ -1,0 +1,81 @@
+"""Which artifacts a record names: in its own fields, and inside artifacts that name others.
+
+A task lists its files and an overlay its contents as further artifacts. Whoever checks, copies or
+collects artifacts must follow those too, so the one list of fields whose content names more stands
+here (``CONTENT_THAT_NAMES``). The fields themselves are found from the types, so a new event needs
+nothing here.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from schemas.base import ArtifactRef, Event
+from schemas.commands import RunPublicTests
+from schemas.events.cell import CellFinished
+from schemas.events.mining import CandidateValidated
+from schemas.events.study import TasksFrozen
+from schemas.task import Overlay, Task
+
+CONTENT_THAT_NAMES: dict[tuple[type, str], Any] = {
+    (TasksFrozen, "tasks"): tuple[Task, ...],
+    (CandidateValidated, "task"): Task,
+    (CellFinished, "overlay"): Overlay,
+    (RunPublicTests, "candidate"): Overlay,
+}
+"""Fields whose artifact is JSON of a type that names artifacts itself."""
+
+
+def named_artifacts(event: Event) -> Iterator[tuple[ArtifactRef, Any]]:
+    """Every artifact in the fields of an event, with the type of its content where that names
+    more artifacts (else None), in field order."""
+    return _walk(event, None)
+
+
+def artifacts_in_content(content: bytes, content_type: Any) -> list[ArtifactRef]:
+    """The artifacts that an artifact names. Raises ValueError when it is not of that type."""
+    return [ref for ref, _ in _walk(msgspec.json.decode(content, type=content_type), None)]
+
+
+def _walk(value: Any, content_type: Any) -> Iterator[tuple[ArtifactRef, Any]]:
+    if isinstance(value, ArtifactRef):
+        yield value, content_type
+    elif isinstance(value, msgspec.Struct):
+        kind = type(value)
+        for name in fields_with_artifacts(kind):
+            yield from _walk(getattr(value, name), CONTENT_THAT_NAMES.get((kind, name)))
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _walk(item, content_type)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _walk(item, content_type)
+
+
+@cache
+def fields_with_artifacts(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Names of the fields from which an ``ArtifactRef`` can be reached."""
+    described = inspect.type_info(kind)
+    assert isinstance(described, inspect.StructType)
+    return tuple(field.name for field in described.fields if _reaches(field.type))
+
+
+def _reaches(described: inspect.Type) -> bool:
+    if isinstance(described, inspect.Metadata):
+        return _reaches(described.type)
+    if isinstance(described, inspect.StructType):
+        if issubclass(described.cls, ArtifactRef):
+            return True
+        return any(_reaches(field.type) for field in described.fields)
+    if isinstance(described, inspect.UnionType):
+        return any(map(_reaches, described.types))
+    if isinstance(described, inspect.TupleType):
+        return any(map(_reaches, described.item_types))
+    if isinstance(described, inspect.VarTupleType | inspect.ListType | inspect.SetType):
+        return _reaches(described.item_type)
+    if isinstance(described, inspect.DictType):
+        return _reaches(described.value_type)
+    return False
