@@ -1,0 +1,68 @@
+# Works with GNU make 3.81. Needs Python >= 3.11, git and make; names what to install otherwise.
+# make demo     install the core lock into .venv and run the main job
+# make test     install the development lock and run linters, type checks and tests
+
+.POSIX:
+SHELL = /bin/sh
+VENV = .venv
+BIN = $(VENV)/bin
+
+.PHONY: help demo test check bench sweeps golden docs lock clean
+
+help:
+	@sed -n '2,4p' Makefile
+
+# The first Python that is new enough. PYTHON=... chooses another.
+PYTHON = $(shell for p in python3.13 python3.12 python3.11 python3 python3.14 python; do \
+	if command -v $$p >/dev/null 2>&1 && \
+	   $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	then command -v $$p; break; fi; done)
+
+$(VENV)/core.stamp: requirements/core.txt pyproject.toml
+	@command -v git >/dev/null 2>&1 || { \
+	  echo "git is missing: apt-get install git, or brew install git"; exit 1; }
+	@test -n "$(PYTHON)" || { \
+	  echo "Python >= 3.11 with venv is missing: apt-get install python3 python3-venv,"; \
+	  echo "or brew install python@3.12; or name one: make demo PYTHON=/path/to/python3"; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/core.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/core.stamp requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/core.stamp
+	$(BIN)/ledger demo
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/ledger docs --check
+
+test: check
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+sweeps: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+bench: $(VENV)/dev.stamp
+	@for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+golden: $(VENV)/dev.stamp
+	$(BIN)/python tests/golden/make_golden.py
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/ledger docs
+
+# Resolves the locks again; needs uv.
+lock:
+	cd requirements && for name in core dev; do \
+	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --custom-compile-command "make lock" $$name.in -o $$name.txt -q || exit 1; done
+
+clean:
+	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
