@@ -24,6 +24,7 @@ from schemas.base import Digest, Value
 
 MAX_TURNS = 12
 MAX_TOOL_CALLS = 12
+"""Budgets where the conversation does not say what is left."""
 MAX_SEARCHES = 5
 CONTEXT_LINES = 3
 """Unchanged lines around a gold hunk that become part of `old`, more where it must be unique."""
@@ -32,6 +33,7 @@ NO_BRIEF = "I am a simulated agent and have not been told about this task, so I 
 NO_TOOLS = "I am a simulated agent and can only act through the tools of the H arms."
 
 STATEMENT = re.compile(r"^<statement>\n(.*?)\n</statement>$", re.DOTALL | re.MULTILINE)
+LEFT = re.compile(r"\[left: (\d{1,6}) answers, (\d{1,6}) tool calls, (\d{1,6}) test runs\][^\[]*\Z")
 HIT = re.compile(r"([^\s:`'\"()\[\]]+):(\d+)")
 NUMBERED_LINE = re.compile(r"^ *(\d{1,9})\t(.*)$", re.MULTILINE)
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -132,8 +134,11 @@ def decide(
         return AgentReply(content="The change is submitted.")
 
     competent = is_competent(seed, brief.task, competence_per_mille)
-    calls_left = MAX_TOOL_CALLS - len(seen.calls)
-    turns_left = MAX_TURNS - seen.turns
+    turns_left, calls_left, tests_left = seen.left or (
+        MAX_TURNS - seen.turns,
+        MAX_TOOL_CALLS - len(seen.calls),
+        1,
+    )
     found = [path for path in sorted(brief.gold) if _names(path, seen.text)]
     edits = _edits(brief, found, seen, competent, room=max(1, calls_left - 2))
     edits = [call for call in edits if call.name in offered]
@@ -151,8 +156,7 @@ def decide(
                 "I can judge what is wrong there.",
                 calls=(reading,),
             )
-        missing = len(found) < sum(gold.before is not None for gold in brief.gold.values())
-        if missing and calls_left > len(edits) + 2 and turns_left > 3:
+        if _is_missing(brief, found, seen) and calls_left > len(edits) + 2 and turns_left > 3:
             search = _next_search(messages, offered, seen)
             if search is not None:
                 shown = next(iter(search.arguments.values()), "the tree")
@@ -168,7 +172,7 @@ def decide(
             calls=tuple(edits[: max(1, calls_left - 1)]),
         )
     tested = any(call.name == "run_tests" for call in seen.calls)
-    if edited and not tested and "run_tests" in offered and calls_left > 1:
+    if edited and not tested and "run_tests" in offered and calls_left > 1 and tests_left > 0:
         return AgentReply(
             reasoning="The change is made. The public tests tell whether it breaks something.",
             calls=(AgentCall(name="run_tests", arguments={}),),
@@ -199,6 +203,8 @@ class _Seen:
         self.text = ""
         self.lines: dict[str, dict[int, str]] = {}
         self.hits: dict[str, list[int]] = {}
+        self.left: tuple[int, int, int] | None = None
+        """Answers, tool calls and test runs, where the arm says what is left."""
 
 
 def _read_conversation(messages: Sequence[Mapping[str, Any]]) -> _Seen:
@@ -219,6 +225,10 @@ def _read_conversation(messages: Sequence[Mapping[str, Any]]) -> _Seen:
                     by_id[str(call.get("id", ""))] = parsed
         else:
             texts.append(text)
+            left = LEFT.search(text)
+            if left is not None:
+                answers, tool_calls, test_runs = map(int, left.groups())
+                seen.left = (answers, tool_calls, test_runs)
             for path, number in HIT.findall(text):
                 seen.hits.setdefault(path.removeprefix("./"), []).append(int(number[:9]))
             answered = by_id.pop(str(message.get("tool_call_id", "")), None)
@@ -241,6 +251,20 @@ def _names(path: str, text: str) -> bool:
 
 def _names_folder(folder: str, text: str) -> bool:
     return re.search(rf"(?<![\w.-])(?<!\w/){re.escape(folder)}/", text) is not None
+
+
+def _is_near(path: str, found: Sequence[str], seen: _Seen) -> bool:
+    """Whether a file that gold creates may be created: a gold file or its folder was shown."""
+    folder = path.rpartition("/")[0]
+    return bool(found) or (folder != "" and _names_folder(folder, seen.text))
+
+
+def _is_missing(brief: Brief, found: Sequence[str], seen: _Seen) -> bool:
+    """Whether there is something left to look for."""
+    return any(
+        path not in found if gold.before is not None else not _is_near(path, found, seen)
+        for path, gold in brief.gold.items()
+    )
 
 
 def _call(call: Any) -> AgentCall | None:
@@ -347,7 +371,7 @@ def _next_read(brief: Brief, found: Sequence[str], seen: _Seen) -> AgentCall | N
             continue
         lines = gold.before.split("\n")
         shown = _shown(lines, seen.lines.get(path, {}))
-        if all(not hunk.missing(shown) for hunk in _hunks(gold.before, gold.after)):
+        if not any(hunk.missing(shown, len(lines)) for hunk in _hunks(gold.before, gold.after)):
             continue
         if path not in seen.lines:
             return AgentCall(name="read_file", arguments={"path": path})
@@ -393,10 +417,10 @@ class _Hunk:
     def __init__(self, start: int, end: int, new: list[str]) -> None:
         self.start, self.end, self.new = start, end, new
 
-    def missing(self, shown: set[int]) -> bool:
+    def missing(self, shown: set[int], total: int) -> bool:
         """Whether a line that it replaces, or the place where it inserts, was not shown."""
-        first, last = self.start, max(self.end, self.start + 1)
-        return not all(line + 1 in shown for line in range(first, last))
+        first = min(self.start, total - 1)
+        return not all(line + 1 in shown for line in range(first, max(self.end, first + 1)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -444,9 +468,7 @@ def _edits(
         hunks = next((some for some in every if len(some) <= room_per_file), every[-1])
         calls += _edit_calls(path, gold.before, hunks, shown)
     for path in created:
-        folder = path.rpartition("/")[0]
-        is_near = bool(found) or (folder != "" and _names_folder(folder, seen.text))
-        if is_near and not _touched(path, seen):
+        if _is_near(path, found, seen) and not _touched(path, seen):
             gold_text = brief.gold[path].after or ""
             content = gold_text if competent else f"{_comment(path)} placeholder\n"
             calls.append(
@@ -460,8 +482,9 @@ def _edit_calls(path: str, before: str, hunks: Sequence[_Hunk], shown: set[int])
     before it leave it. Hunks are applied from the bottom, so line numbers stay right."""
     calls: list[AgentCall] = []
     lines = before.split("\n")
+    total = len(lines)
     for hunk in sorted(hunks, key=lambda one: -one.start):
-        if hunk.missing(shown):
+        if hunk.missing(shown, total):
             continue
         text = "\n".join(lines)
         for margin in range(CONTEXT_LINES, len(lines) + CONTEXT_LINES):
@@ -486,7 +509,7 @@ def _edit_calls(path: str, before: str, hunks: Sequence[_Hunk], shown: set[int])
 def _wrong_edit(path: str, before: str, after: str, shown: set[int]) -> list[AgentCall]:
     """A remark where the change belongs: it parses, and it mends nothing."""
     lines = before.split("\n")
-    hunks = [hunk for hunk in _hunks(before, after) if not hunk.missing(shown)]
+    hunks = [hunk for hunk in _hunks(before, after) if not hunk.missing(shown, len(lines))]
     for at in [*(hunk.start for hunk in hunks), *(line - 1 for line in sorted(shown)[:1])]:
         line = lines[at] if at < len(lines) else ""
         indent = line[: len(line) - len(line.lstrip())]

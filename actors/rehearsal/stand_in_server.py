@@ -307,7 +307,9 @@ class Handler(BaseHTTPRequestHandler):
             busy = state.fault(name)
             if busy is not None:
                 error = {"error": {"type": "rate_limit", "message": "Too many requests"}}
-                return self._json(status, error, {"retry-after": str(busy.get("retry_after", 1))})
+                wait = busy.get("retry_after", 1)
+                headers = {} if wait is None else {"retry-after": str(wait)}
+                return self._json(status, error, headers)
         if state.fault("connection_reset_before_first_token") is not None:
             return self._reset()
 

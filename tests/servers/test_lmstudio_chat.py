@@ -295,6 +295,18 @@ def test_a_retry_after_that_is_a_date_is_kept_and_not_guessed(
     assert error.retry_after_s is None
 
 
+@pytest.mark.parametrize(("status", "kind"), [(429, BackPressure), (503, TransportFailure)])
+def test_without_retry_after_only_429_asks_to_wait(
+    stand_in: StandInServer,
+    lmstudio: LMStudio,
+    instance: str,
+    status: int,
+    kind: type[ChatError],
+) -> None:
+    with_fault(stand_in, **{f"back_pressure_{status}": {"retry_after": None}})
+    assert f"status {status}" in str(failing(lmstudio, instance, kind))
+
+
 def test_an_error_body_under_200_is_a_refusal(
     stand_in: StandInServer, lmstudio: LMStudio, instance: str
 ) -> None:
