@@ -1,0 +1,139 @@
+"""``ledger demo``: the main job, by the same commands that a user would type."""
+
+import contextlib
+import io
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ledger.errors import Refused, Unfinished
+
+MARKER = "made-by-ledger-demo"
+QUICK_TASKS = 2
+
+
+@click.command("demo")
+@click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
+              default=Path("var/demo"), show_default=True, help="Folder of the demo's study.")
+@click.option("--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks: under half a minute.")
+def command(directory: Path, quick: bool) -> int:
+    """Run the whole product on the example repository: mine, validate, freeze, run, grade, verify,
+    replay, re-execute, analyse, report.
+
+    Everything that acts as a model here is simulated and says so. An unfinished demo goes on where
+    it stopped; a finished one is made anew.
+    """
+    begun = time.monotonic()
+    study = prepare(directory, quick)
+    where = ["--study", str(study)]
+    frozen = _ledger_json("status", *where)["frozen"] is not None
+    if not frozen:
+        _ledger("tasks", "mine", *where)
+        _ledger("tasks", "validate", *where)
+        _ledger("tasks", "freeze", *where)
+        _ledger("plan", *where)
+        _ledger("freeze", *where)
+    status = _ledger("run", "--unsafe-no-sandbox", *where)
+    if status != 0:
+        return status
+    _ledger("analyze", "--reason", "the demo shows its result", *where)
+    report = _ledger_json("report", *where)
+    cell = _ledger_json("status", "--cells", *where)["rows"][0]["cell"]
+    executed = _ledger_json("replay", "--execute", cell, *where)
+    replayed = _ledger_json("replay", "--check", *where)
+    verified = _ledger_json("verify-chain", *where)
+    audited = _ledger_json("audit", *where)
+    analysis = _ledger_json("show", "analysis", "--reason", "the demo shows its result", *where)
+    _closing_block(study, begun, report, executed, replayed, verified, audited, analysis, cell)
+    return 0
+
+
+def prepare(directory: Path, quick: bool) -> Path:
+    """Make the demo's study folder, or find an unfinished one. Raises Refused for a folder that the
+    demo did not make."""
+    from actors.rehearsal import example_repository
+
+    marker = directory / MARKER
+    if directory.exists() and any(directory.iterdir()):
+        if not marker.exists():
+            raise Refused(f"{directory} exists and was not made by the demo; name another --dir")
+        if (directory / "var" / "ledger.db").exists():
+            if not _ledger_json("status", "--study", str(directory))["completed"]:
+                print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
+                return directory.resolve()
+        shutil.rmtree(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+        head = example_repository.create(directory / "example-repository")
+        text = (files("actors.rehearsal") / "templates" / "demo.toml").read_text()
+    except OSError as error:
+        raise Unfinished(f"{directory}: {error.strerror}") from None
+    text = text.replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", head)
+    if quick:
+        text = text.replace("tasks = 8", f"tasks = {QUICK_TASKS}")
+    (directory / "study.toml").write_text(text)
+    _ledger("init", str(directory))
+    return directory.resolve()
+
+
+def _ledger(*words: str) -> int:
+    """Run one command in this process, as a user would type it; its exit status."""
+    from ledger.cli.main import cli
+
+    shown = [word for word in words if word != "--study" and "/" not in word]
+    print(f"\n$ ledger {' '.join(shown)}", flush=True)
+    result = cli.main(list(words), prog_name="ledger", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _ledger_json(*words: str) -> Any:
+    """Run one command with ``--json`` and read what it prints."""
+    from ledger.cli.main import cli
+
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        cli.main([*words, "--json"], prog_name="ledger", standalone_mode=False)
+    return json.loads(output.getvalue())
+
+
+def _closing_block(
+    study: Path,
+    begun: float,
+    report: dict[str, Any],
+    executed: dict[str, Any],
+    replayed: dict[str, Any],
+    verified: dict[str, Any],
+    audited: dict[str, Any],
+    analysis: dict[str, Any],
+    cell: str,
+) -> None:
+    lines: Sequence[tuple[str, str]] = (
+        ("study", str(study)),
+        ("ledger", f"{study / 'var' / 'ledger.db'}"),
+        ("chain", f"{verified['status']}: {verified['events']} events, "
+                  f"{len(verified['findings'])} findings; root {verified['head']['root'][:16]}…"),
+        ("replay", f"{len(replayed['tables'])} tables rebuilt from record 0, "
+                   f"{'identical' if replayed['identical'] else 'DIFFERENT'}"),
+        ("re-executed", f"{cell}: {executed['compared']} results "
+                        f"{'identical' if executed['identical'] else 'DIFFERENT'}, no model"),
+        ("audits", f"{sum(row['ok'] for row in audited['audits'])} of "
+                   f"{len(audited['audits'])} without a finding"),
+        ("result", analysis["sentence"]),
+        ("report", report["html"]),
+        ("", report["markdown"]),
+        ("simulated", "every agent here is simulated: not evidence"),
+        ("time", f"{time.monotonic() - begun:.0f} s"),
+    )
+    print("\n" + "-" * 78)
+    for name, value in lines:
+        print(f"{name:<12} {value}")
+    print("-" * 78)
+    print(f"next: ledger status --study {study}   ledger query --tables --study {study}")
