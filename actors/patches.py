@@ -5,10 +5,11 @@ no renames. It is applied to a private index with a private object directory who
 base store, so no candidate object ever reaches the store, and the resulting tree id must be the one
 that the overlay gives. ``git apply`` can return 0 and do nothing; its exit status decides nothing.
 
-Whatever a model can cause is a value here (:class:`Rejected`, :class:`Violation`,
-:class:`ApplyFailed`); exceptions mean that the machine or the store is broken.
+Whatever a model can cause is a value of :class:`CandidatePatch`; exceptions mean that the machine
+or the store is broken.
 """
 
+import os
 import tempfile
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from actors.git import Git, GitError
-from actors.workspaces import FileChanges, SnapshotFile, blob_id, unsafe_reason
+from actors.workspaces import SnapshotFile, blob_id, read_snapshot, unsafe_reason
+from harnesses.retrieval.snapshot import FileClass
+from schemas.overlay import Changes
 
 ViolationKind = Literal[
     "empty",
@@ -34,7 +37,7 @@ ViolationKind = Literal[
     "case_collision",
     "file_and_folder",
 ]
-PathClass = Literal["production", "test", "infrastructure", "dependency", "other"]
+_NO_TREE_HAS_IT = ("unsafe_path", "file_and_folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,210 +49,209 @@ class Violation:
     """Empty where the whole patch is meant."""
     detail: str
 
-
-@dataclass(frozen=True, kw_only=True)
-class PatchPolicy:
-    """What a candidate may touch (``execution.md``, patch policy)."""
-
-    classify: Callable[[str], PathClass]
-    """Class of any path, also of one that the base does not have: the recipe's rules."""
-    protected_paths: Collection[str]
-    """Every test, infrastructure and dependency path of base or gold."""
-    hidden_paths: Collection[str]
-    """Files of the hidden patch."""
-    max_patch_bytes: int
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path!r}: {self.detail}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A patch that the policy allows and that applies."""
+class CandidatePatch:
+    """A candidate's changes as a patch. It may be graded when ``paths`` is not empty, there are no
+    ``violations`` and it ``applies``."""
 
-    changes: FileChanges
-    """Without what does not differ from the base."""
-    patch: bytes
+    diff: bytes
+    """Also of a patch that the policy refuses, for the record; empty where no tree can hold it."""
     tree: str
-    """Tree id of base + patch."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rejected:
-    """The terminal classes ``empty_patch`` and ``policy_rejected``."""
-
+    """Tree id of base + patch; empty where there is none."""
+    paths: tuple[str, ...]
+    """What differs from the base, sorted; empty: an empty patch."""
     violations: tuple[Violation, ...]
-    patch: bytes
-    """What was attempted, for the record; empty where a path cannot be in a tree."""
-
-    @property
-    def empty(self) -> bool:
-        return all(violation.kind == "empty" for violation in self.violations)
+    applies: bool
+    problem: str
+    """Why it does not apply; empty where it does."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApplyFailed:
-    """The terminal class ``apply_failed``."""
-
-    reason: str
-    patch: bytes
-
-
-def prepare_candidate(
+def make_patch(
     store: Path,
     base_tree: str,
-    snapshot: Collection[SnapshotFile],
-    changes: FileChanges,
-    policy: PatchPolicy,
-    scratch: Path,
-) -> Candidate | Rejected | ApplyFailed:
-    """From an overlay to a patch that is proven to give the overlay's tree.
+    changes: Changes,
+    *,
+    classify: Callable[[str, bytes], FileClass],
+    protected_paths: Collection[str],
+    hidden_paths: Collection[str] = (),
+    max_bytes: int,
+    snapshot: Collection[SnapshotFile] | None = None,
+) -> CandidatePatch:
+    """Check an overlay against the policy, make its diff and prove that it gives the same tree.
 
-    ``store`` is a base-only object store, ``snapshot`` its ``base_tree``, ``scratch`` an existing
-    folder for the private index and objects.
+    ``store`` is a base-only object store. ``classify(path, content)`` is the recipe's rule for any
+    path; ``protected_paths`` are the test, infrastructure and dependency paths of base or gold,
+    ``hidden_paths`` the files of the hidden patch. ``snapshot`` saves reading the base tree again.
+    Raises GitError where the store is damaged.
     """
+    if snapshot is None:
+        snapshot = read_snapshot(store, base_tree)
     changes = without_unchanged(changes, snapshot)
-    violations = list(check_policy(changes, snapshot, policy))
-    structural = {"empty", "unsafe_path", "file_and_folder"}
-    if any(violation.kind in structural for violation in violations):
-        return Rejected(violations=tuple(violations), patch=b"")
-    patch, tree = make_patch(store, base_tree, changes, scratch)
-    if len(patch) > policy.max_patch_bytes:
-        detail = f"{len(patch)} bytes, allowed are {policy.max_patch_bytes}"
-        violations.append(Violation(kind="too_large", path="", detail=detail))
-    if violations:
-        return Rejected(violations=tuple(violations), patch=patch)
-    applied = apply_patch(store, base_tree, patch, scratch)
-    if isinstance(applied, ApplyFailed):
-        return applied
-    if applied != tree:
-        reason = f"the patch gives tree {applied}, the edits give {tree}"
-        return ApplyFailed(reason=reason, patch=patch)
-    return Candidate(changes=changes, patch=patch, tree=tree)
+    paths = tuple(sorted({*(file.path for file in changes.write), *changes.delete}))
+    if not paths:
+        return CandidatePatch(
+            diff=b"", tree=base_tree, paths=(), violations=(), applies=True, problem=""
+        )
+    violations = check_policy(
+        changes,
+        snapshot,
+        classify=classify,
+        protected_paths=protected_paths,
+        hidden_paths=hidden_paths,
+    )
+    if any(violation.kind in _NO_TREE_HAS_IT for violation in violations):
+        return CandidatePatch(
+            diff=b"", tree="", paths=paths, violations=violations, applies=False,
+            problem="no tree can hold these paths",
+        )  # fmt: skip
+    diff, tree = diff_of(store, base_tree, changes)
+    if len(diff) > max_bytes:
+        detail = f"{len(diff)} bytes, allowed are {max_bytes}"
+        violations = (*violations, Violation(kind="too_large", path="", detail=detail))
+    applied, problem = apply_patch(store, base_tree, diff)
+    if applied and applied != tree:
+        problem = f"the patch gives tree {applied}, the edits give {tree}"
+    return CandidatePatch(
+        diff=diff,
+        tree="" if problem else tree,
+        paths=paths,
+        violations=violations,
+        applies=not problem,
+        problem=problem,
+    )
 
 
-def without_unchanged(changes: FileChanges, snapshot: Collection[SnapshotFile]) -> FileChanges:
-    """Drop writes of what is there already and deletions of what is not."""
+def without_unchanged(changes: Changes, snapshot: Collection[SnapshotFile]) -> Changes:
+    """Drop writes of what is there already and deletions of what is not; sorted by path. A path
+    that is both deleted and written counts as written, the last write of a path counts."""
     base = _by_path(snapshot)
-    write = {
-        path: (mode, content)
-        for path, (mode, content) in sorted(changes.write.items())
-        if path not in base or (base[path].mode, base[path].content) != (mode, content)
-    }
-    kept = set(changes.write)
-    delete = sorted(path for path in set(changes.delete) if path in base and path not in kept)
-    return FileChanges(write=write, delete=tuple(delete))
+    written = {file.path: file for file in changes.write}
+    write = [
+        file
+        for path, file in sorted(written.items())
+        if path not in base or (base[path].mode, base[path].content) != (file.mode, file.content)
+    ]
+    delete = sorted(path for path in set(changes.delete) if path in base and path not in written)
+    return Changes(write=tuple(write), delete=tuple(delete))
 
 
 def check_policy(
-    changes: FileChanges, snapshot: Collection[SnapshotFile], policy: PatchPolicy
+    changes: Changes,
+    snapshot: Collection[SnapshotFile],
+    *,
+    classify: Callable[[str, bytes], FileClass],
+    protected_paths: Collection[str],
+    hidden_paths: Collection[str] = (),
 ) -> tuple[Violation, ...]:
     """Every violation, in the order of the paths; the patch's size is checked where it is made."""
     base = _by_path(snapshot)
+    written = {file.path: file for file in changes.write}
+    touched = sorted({*written, *changes.delete})
+    result = (set(base) - set(changes.delete)) | set(written)
+    folders = {folder for path in result for folder in _folders(path)}
+    folded: dict[str, set[str]] = {}
+    for path in (*result, *folders):
+        folded.setdefault(_folded(path), set()).add(path)
     found: list[Violation] = []
 
     def refuse(kind: ViolationKind, path: str, detail: str) -> None:
         found.append(Violation(kind=kind, path=path, detail=detail))
 
-    touched = sorted({*changes.write, *changes.delete})
     if not touched:
         refuse("empty", "", "nothing differs from the base")
-    result = (set(base) - set(changes.delete)) | set(changes.write)
-    folders = {folder for path in result for folder in _folders(path)}
-    folded: dict[str, set[str]] = {}
-    for path in (*result, *folders):
-        folded.setdefault(_folded(path), set()).add(path)
-
     for path in touched:
         if reason := unsafe_reason(path):
             refuse("unsafe_path", path, reason)
             continue
-        mode = changes.write[path][0] if path in changes.write else ""
-        before = base[path].mode if path in base else ""
-        path_class = policy.classify(path)
-        if path in policy.hidden_paths:
+        file_class = classify(path, written[path].content if path in written else b"")
+        if path in hidden_paths:
             refuse("hidden_path", path, "belongs to the held-out tests")
-        elif path_class == "test":
+        elif file_class == "test":
             refuse("test_path", path, "test files are closed to edits")
-        elif path_class == "dependency":
+        elif file_class == "dependency":
             refuse("dependency_path", path, "dependency files are closed to edits")
-        elif path_class == "infrastructure" or path in policy.protected_paths:
+        elif file_class == "infrastructure" or path in protected_paths:
             refuse("infrastructure_path", path, "test infrastructure is closed to edits")
-        elif path_class != "production":
-            refuse("not_production", path, "only production files may change")
-        if mode == "120000" or before == "120000":
-            refuse("symlink", path, f"mode {before or 'absent'} -> {mode or 'absent'}")
-        elif mode == "160000" or before == "160000":
-            refuse("submodule", path, f"mode {before or 'absent'} -> {mode or 'absent'}")
-        elif mode and mode not in ("100644", before):
-            # A file of our own is not executable; an existing one keeps what it is.
-            refuse("mode_change", path, f"mode {before or 'absent'} -> {mode}")
-        elif mode and before and mode != before:
-            refuse("mode_change", path, f"mode {before} -> {mode}")
-        if mode:
-            for folder in _folders(path):
-                if folder in result:
-                    refuse("file_and_folder", path, f"{folder} is a file")
-            if path in folders:
-                refuse("file_and_folder", path, "is a folder with files in it")
-            for place in (path, *_folders(path)):
-                others = sorted(folded[_folded(place)] - {place})
-                if others:
-                    refuse("case_collision", path, f"{place} and {others[0]} differ in case only")
+        elif file_class != "production":
+            refuse("not_production", path, f"a file of class {file_class}")
+
+        before = base[path].mode if path in base else ""
+        after: str = written[path].mode if path in written else ""
+        modes = f"mode {before or 'absent'} -> {after or 'absent'}"
+        if "120000" in (before, after):
+            refuse("symlink", path, modes)
+        elif "160000" in (before, after):
+            refuse("submodule", path, modes)
+        elif after and after != (before or "100644"):
+            refuse("mode_change", path, modes)
+        if not after:
+            continue
+        for folder in _folders(path):
+            if folder in result:
+                refuse("file_and_folder", path, f"{folder} is a file")
+        if path in folders:
+            refuse("file_and_folder", path, "is a folder with files in it")
+        for place in (path, *_folders(path)):
+            if others := sorted(folded[_folded(place)] - {place}):
+                refuse("case_collision", path, f"{place} and {others[0]} differ in case only")
     return tuple(found)
 
 
-def make_patch(
-    store: Path, base_tree: str, changes: FileChanges, scratch: Path
-) -> tuple[bytes, str]:
+def diff_of(store: Path, base_tree: str, changes: Changes) -> tuple[bytes, str]:
     """The diff of ``changes`` against ``base_tree``, and the tree id that the changes give.
 
     Paths must have passed :func:`check_policy`. Raises GitError where the store is damaged.
     """
-    with tempfile.TemporaryDirectory(prefix="patch-", dir=scratch) as private:
+    with tempfile.TemporaryDirectory(prefix="patch-") as private:
         git = _private_git(store, Path(private))
         git.run("read-tree", base_tree)
-        lines = [b"0 %s\t%s" % (b"0" * 40, path.encode()) for path in changes.delete]
-        for path, (mode, content) in sorted(changes.write.items()):
-            blob = git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=content)
-            if blob != blob_id(content):
-                raise GitError(f"git stored {path!r} as {blob}, not as its own bytes")
-            lines.append(b"%s %s\t%s" % (mode.encode(), blob.encode(), path.encode()))
-        git.run("update-index", "-z", "--index-info", stdin=b"".join(b"%s\0" % x for x in lines))
+        lines = [f"0 {'0' * 40}\t{path}\0" for path in changes.delete]
+        for file in changes.write:
+            blob = git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=file.content)
+            if blob != blob_id(file.content):
+                raise GitError(f"git stored {file.path!r} as {blob}, not as its own bytes")
+            lines.append(f"{file.mode} {blob}\t{file.path}\0")
+        git.run("update-index", "-z", "--index-info", stdin="".join(lines).encode())
         tree = git.text("write-tree")
-        patch = git.run(
+        diff = git.run(
             "-c", "diff.algorithm=myers", "-c", "diff.indentHeuristic=true",
-            "-c", "core.quotePath=true",
             "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-textconv",
             "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3", base_tree, tree,
         )  # fmt: skip
-    return patch, tree
+    return diff, tree
 
 
-def apply_patch(store: Path, base_tree: str, patch: bytes, scratch: Path) -> str | ApplyFailed:
-    """Apply a diff strictly (no fuzz, no rejects, all or nothing); the id of the tree it gives."""
-    with tempfile.TemporaryDirectory(prefix="apply-", dir=scratch) as private:
+def apply_patch(store: Path, base_tree: str, patch: bytes) -> tuple[str, str]:
+    """Apply a diff strictly (no fuzz, no rejects, all or nothing).
+
+    Returns the id of the tree that it gives and an empty text, or an empty id and the problem.
+    """
+    with tempfile.TemporaryDirectory(prefix="apply-") as private:
         git = _private_git(store, Path(private))
         git.run("read-tree", base_tree)
         try:
             git.run("apply", "--cached", "--binary", "--whitespace=nowarn", "-", stdin=patch)
         except GitError as error:
-            return ApplyFailed(reason=str(error)[-800:], patch=patch)
+            return "", str(error)[-800:]
         tree = git.text("write-tree")
-    if tree == base_tree:
-        return ApplyFailed(reason="the patch changed nothing", patch=patch)
-    return tree
+    return ("", "the patch changed nothing") if tree == base_tree else (tree, "")
 
 
 def _private_git(store: Path, private: Path) -> Git:
     objects = private / "objects"
-    objects.mkdir()
-    return Git(
-        store,
-        {
-            "GIT_DIR": str(store),
-            "GIT_INDEX_FILE": str(private / "index"),
-            "GIT_OBJECT_DIRECTORY": str(objects),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(store / "objects"),
-        },
-    )
+    (objects / "info").mkdir(parents=True)
+    # A file, because the environment variable would split a path at its colons.
+    (objects / "info" / "alternates").write_bytes(os.fsencode(store.absolute() / "objects") + b"\n")
+    environment = {
+        "GIT_DIR": str(store.absolute()),
+        "GIT_INDEX_FILE": str(private / "index"),
+        "GIT_OBJECT_DIRECTORY": str(objects),
+    }
+    return Git(store, environment)
 
 
 def _by_path(snapshot: Collection[SnapshotFile]) -> Mapping[str, SnapshotFile]:

@@ -13,13 +13,14 @@ import shutil
 import stat
 import tempfile
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from actors.git import Git, GitError
 from actors.sandbox.run import remove_tree
+from schemas.overlay import Changes
 
 _TEMPLATE_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = {bare}\n"
 _RAW_ATTRIBUTES = "* -text !eol -ident -filter -working-tree-encoding !diff !merge\n"
@@ -49,17 +50,6 @@ class SnapshotFile(NamedTuple):
     mode: str
     blob: str
     content: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileChanges:
-    """Whole files to write and paths to delete on top of a tree; deletions come first.
-
-    ``write`` maps a path (UTF-8, ``/`` between parts) to its git mode and its bytes.
-    """
-
-    write: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
-    delete: Sequence[str] = ()
 
 
 def read_snapshot(git_dir: Path, tree: str) -> list[SnapshotFile]:
@@ -314,25 +304,25 @@ def unsafe_reason(path: str) -> str:
     return ""
 
 
-def lay_over(workspace: Path, changes: FileChanges) -> None:
+def lay_over(workspace: Path, changes: Changes) -> None:
     """Delete, then write, inside ``workspace``; never through a symbolic link.
 
     A deleted path need not exist; folders that become empty go, as in git. A written path replaces
     a link or file there. Raises UnsafePath before anything is touched for a path that no tree may
     have, and when a parent is a link or a file.
     """
-    for path in (*changes.delete, *changes.write):
+    written = {file.path: file for file in changes.write}
+    for path in (*changes.delete, *written):
         if reason := unsafe_reason(path):
             raise UnsafePath(f"{path!r} cannot be laid over a workspace: {reason}")
     root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for path in sorted(changes.delete):
             _delete(root, path)
-        for path in sorted(changes.write):
-            mode, content = changes.write[path]
-            if mode not in ("100644", "100755"):
-                raise UnsafePath(f"{path!r} has mode {mode}; only plain files are laid over")
-            _write(root, path, 0o755 if mode == "100755" else 0o644, content)
+        for path, file in sorted(written.items()):
+            if file.mode not in ("100644", "100755"):
+                raise UnsafePath(f"{path!r} has mode {file.mode}; only plain files are laid over")
+            _write(root, path, 0o755 if file.mode == "100755" else 0o644, file.content)
     finally:
         os.close(root)
 

@@ -92,14 +92,20 @@ class Rung:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SandboxReport:
-    """The whole ladder. ``kind`` is the first offered rung, or None: the study must refuse."""
+    """The ladder as far as it was tried: from the top to the first rung that is offered."""
 
-    kind: Kind | None
+    kind: Kind
+    """``none``: nothing here can contain a run, and the study must refuse."""
     rungs: tuple[Rung, ...]
     remedy: str
     """The command that would make a better rung available here; empty where none is needed."""
 
     @property
     def isolation(self) -> tuple[Isolation, ...]:
-        """The matrix of the chosen rung; empty where none is offered."""
+        """The matrix of the chosen rung, with what was tried."""
         return next((rung.isolation for rung in self.rungs if rung.name == self.kind), ())
+
+    @property
+    def matrix(self) -> dict[str, State]:
+        """Row → state, for the event and the report's table."""
+        return {row.name: row.state for row in self.isolation}

@@ -28,7 +28,7 @@ _BACKSTOP_S = 15.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sandbox:
-    """A rung of the ladder, ready to run commands. Made by ``probe.open_sandbox``."""
+    """A rung of the ladder, ready to run commands. Made by ``ladder.open_sandbox``."""
 
     kind: Kind
     user: int | None
@@ -80,6 +80,14 @@ class Sandbox:
         finally:
             remove_tree(scratch)
 
+    def inside(self, workspace: Path) -> str:
+        """The path under which a run sees its workspace."""
+        return layout.WORKSPACE if self._moves_paths else os.path.realpath(workspace)
+
+    @property
+    def _moves_paths(self) -> bool:
+        return self.kind in ("bubblewrap", "namespaces")
+
     def _run(
         self,
         command: list[str],
@@ -93,7 +101,7 @@ class Sandbox:
         request: bytes,
         result_bytes: int,
     ) -> Finished:
-        movable = self.kind in ("bubblewrap", "namespaces")
+        movable = self._moves_paths
         for name in ("home", "tmp", "etc", "root"):
             (scratch / name).mkdir()
         namespace_user = layout.INSIDE_USER if movable and self.user is None else None

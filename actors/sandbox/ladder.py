@@ -103,34 +103,40 @@ if os.fork() == 0:
 """
 
 
-def probe(scratch: Path, *, unsafe: bool = False) -> SandboxReport:
-    """Try the ladder from the top; ``scratch`` is an existing folder where workspaces will lie.
+def probe(scratch: Path | None = None) -> SandboxReport:
+    """Try the ladder from the top; ``scratch`` is an existing folder where workspaces will lie (the
+    system's temporary folder where it is not given).
 
-    ``unsafe`` (the explicit flag) admits ``none`` where no rung holds. Without it ``kind`` is None
-    there, and ``remedy`` says what this system needs.
+    Where nothing holds, ``kind`` is ``none`` and ``remedy`` says what this system needs.
     """
+    scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
     rungs: list[Rung] = []
-    chosen: Kind | None = None
     for kind in _LADDER:
         rungs.append(probe_rung(kind, scratch))
         if rungs[-1].offered:
-            chosen = kind
             break
-    rungs += _not_offered()
-    if chosen is None and unsafe:
-        chosen = "none"
-        rungs.append(probe_rung("none", scratch))
-    remedy = "" if chosen in ("bubblewrap", "namespaces") else _remedy()
-    return SandboxReport(kind=chosen, rungs=tuple(rungs), remedy=remedy)
+    else:
+        kind = "none"
+        rungs += [*_not_offered(), probe_rung("none", scratch)]
+    remedy = "" if kind in ("bubblewrap", "namespaces") else _remedy()
+    return SandboxReport(kind=kind, rungs=tuple(rungs), remedy=remedy)
 
 
-def open_sandbox(kind: Kind, scratch: Path) -> Sandbox:
-    """The sandbox of a rung that :func:`probe` chose, for workspaces in ``scratch``."""
+def open_sandbox(kind: Kind, scratch: Path, *, unsafe: bool = False) -> Sandbox:
+    """The sandbox of a rung that :func:`probe` found, for workspaces in ``scratch``.
+
+    ``none`` contains nothing and is opened only with ``unsafe``; raises SandboxError without it.
+    """
+    if kind == "none" and not unsafe:
+        raise SandboxError(
+            "nothing on this host contains a test run; it can only be run uncontained on purpose "
+            f"(--unsafe-no-sandbox). To have a sandbox: {_remedy()}"
+        )
     return Sandbox(kind=kind, user=_unprivileged_user(kind, scratch))
 
 
 def probe_rung(kind: Kind, scratch: Path) -> Rung:
-    """Attack one rung. ``none`` is reported as found and never offered by itself."""
+    """Attack one rung. ``none`` is reported as found and never offered."""
     if kind == "bubblewrap" and shutil.which("bwrap") is None:
         return Rung(name=kind, offered=False, reason="the program bwrap is not installed")
     if kind != "none" and sys.platform != "linux":
@@ -143,12 +149,13 @@ def probe_rung(kind: Kind, scratch: Path) -> Rung:
             reason = f"no socket filter for {platform.machine()}"
             return Rung(name=kind, offered=False, reason=reason)
     try:
-        isolation = _attack(open_sandbox(kind, scratch), scratch)
+        isolation = _attack(open_sandbox(kind, scratch, unsafe=True), scratch)
     except SandboxError as error:
         return Rung(name=kind, offered=False, reason=str(error))
     open_rows = [row.name for row in isolation if row.name in _REQUIRED and row.state != "enforced"]
     reason = f"not contained: {', '.join(open_rows)}" if open_rows else ""
-    return Rung(name=kind, offered=not open_rows, reason=reason, isolation=isolation)
+    offered = not open_rows and kind != "none"
+    return Rung(name=kind, offered=offered, reason=reason, isolation=isolation)
 
 
 def _attack(sandbox: Sandbox, scratch: Path) -> tuple[Isolation, ...]:

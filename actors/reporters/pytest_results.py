@@ -1,0 +1,222 @@
+"""Reading the reporter's lines: strict, bounded, and believed only where everything agrees.
+
+A run has finished when its lines are whole, carry the nonce, end with the session's end, and the
+process's exit status, the session's own counts and the single tests say the same. Everything else
+is an infrastructure verdict with a reason, never a failed test. One case has no session and is a
+finding all the same: a conftest that cannot be imported, which the reporter has seen itself; then
+nothing was collected, as when a test file cannot be imported.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from schemas.base import Value
+
+Outcome = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed"]
+RunVerdict = Literal["finished", "timeout", "infrastructure"]
+
+_EXIT = {
+    2: "interrupted",
+    3: "internal error",
+    4: "usage error",
+    5: "no tests collected",
+}
+
+
+class Begin(Value, tag_field="kind", tag="begin"):
+    nonce: str
+    pytest: str
+
+
+class ConftestFailed(Value, tag_field="kind", tag="conftest_failed"):
+    nonce: str
+    path: str
+    text: str
+
+
+class Collected(Value, tag_field="kind", tag="collected"):
+    nonce: str
+    tests: int
+    """Different ids; ``items`` may be more where a file was collected twice."""
+    items: int
+
+
+class Collection(Value, tag_field="kind", tag="collection"):
+    nonce: str
+    id: str
+    outcome: Literal["failed", "skipped"]
+    text: str
+
+
+class Phase(Value, tag_field="kind", tag="phase"):
+    nonce: str
+    id: str
+    when: Literal["setup", "call", "teardown"]
+    outcome: str
+    """passed, failed, skipped, or a word of another plugin (``rerun``)."""
+    xfail: bool
+
+
+class InternalError(Value, tag_field="kind", tag="internal_error"):
+    nonce: str
+    text: str
+
+
+class End(Value, tag_field="kind", tag="end"):
+    nonce: str
+    exit_status: int
+    failed: int
+    collected: int
+    stopped: bool
+
+
+Line = Begin | ConftestFailed | Collected | Collection | Phase | InternalError | End
+_decoder = msgspec.json.Decoder(Line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PytestResults:
+    """What a pytest process reported. ``outcomes`` is empty unless the verdict is ``finished``."""
+
+    verdict: RunVerdict
+    reason: str = ""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    collection_errors: tuple[str, ...] = ()
+    """Files that could not be collected, sorted; for a broken conftest its own path."""
+
+
+def read_results(
+    content: bytes,
+    *,
+    complete: bool,
+    nonce: str,
+    exit_status: int | None,
+    signal: int | None,
+    timed_out: bool,
+    workspace: str = "",
+) -> PytestResults:
+    """Judge one run by its lines and by how its process ended.
+
+    ``complete`` is false where the channel's limit cut something off. ``workspace`` is the prefix
+    under which the run saw its files; it is taken off the path of a broken conftest.
+    """
+
+    def broken(reason: str) -> PytestResults:
+        return PytestResults(verdict="infrastructure", reason=reason)
+
+    if timed_out:
+        return PytestResults(verdict="timeout", reason="the time limit was reached")
+    if not complete:
+        return broken("the report is larger than allowed")
+    lines: list[Line] = []
+    for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            line = _decoder.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return broken(f"forged or damaged report: line {number} is not one of the reporter's")
+        if line.nonce != nonce:
+            return broken(f"forged report: line {number} has another nonce")
+        lines.append(line)
+    if content and not content.endswith(b"\n"):
+        return broken("damaged report: its last line is not whole")
+    how = f"signal {signal}" if exit_status is None else f"exit status {exit_status}"
+    if not lines or not isinstance(lines[0], Begin):
+        return broken(f"pytest did not start ({how})")
+
+    ends = [position for position, line in enumerate(lines) if isinstance(line, End)]
+    if not ends:
+        failed = [line for line in lines if isinstance(line, ConftestFailed)]
+        if failed and exit_status in (1, 4):
+            path = failed[0].path.removeprefix(workspace).lstrip("/") or "conftest.py"
+            reason = f"{path} cannot be imported: {failed[0].text[:300]}"
+            return PytestResults(verdict="finished", reason=reason, collection_errors=(path,))
+        return broken(f"no session-finished record ({how})")
+    if ends != [len(lines) - 1]:
+        return broken("forged report: lines after the session's end")
+    end = lines[-1]
+    assert isinstance(end, End)
+    if exit_status != end.exit_status:
+        return broken(f"disagreement: the process ended with {how}, the session said otherwise")
+    if exit_status not in (0, 1):
+        return broken(f"pytest {how} ({_EXIT.get(exit_status, 'unknown')}){_because(lines)}")
+    return _agreed(lines, end)
+
+
+def _because(lines: Sequence[Line]) -> str:
+    texts = [line.text for line in lines if isinstance(line, InternalError)]
+    return f": {texts[0][-300:]}" if texts else ""
+
+
+def _agreed(lines: Sequence[Line], end: End) -> PytestResults:
+    """Per-test outcomes, if they agree with the session's counts and exit status."""
+
+    def disagree(reason: str) -> PytestResults:
+        return PytestResults(verdict="infrastructure", reason=f"disagreement: {reason}")
+
+    phases: dict[str, list[Phase]] = defaultdict(list)
+    collection_errors: set[str] = set()
+    collected = None
+    failed_reports = 0
+    for line in lines:
+        match line:
+            case Phase():
+                phases[line.id].append(line)
+                failed_reports += line.outcome == "failed" and not line.xfail
+            case Collection():
+                failed_reports += line.outcome == "failed"
+                if line.outcome == "failed":
+                    collection_errors.add(line.id.partition("::")[0])
+            case Collected():
+                collected = line
+            case _:
+                pass
+    outcomes: dict[str, Outcome] = {}
+    for test, reports in phases.items():
+        outcome = _outcome(reports)
+        if outcome is None:
+            return disagree(f"{test} was not run from setup to teardown")
+        outcomes[test] = outcome
+    if failed_reports != end.failed:
+        return disagree(f"{failed_reports} reports failed, the session counted {end.failed}")
+    if (end.failed > 0) != (end.exit_status == 1):
+        return disagree(f"{end.failed} failed and the exit status is {end.exit_status}")
+    expected = collected.tests if collected else end.collected
+    if collected and collected.items != end.collected:
+        return disagree(f"{collected.items} tests were collected, then {end.collected}")
+    if len(outcomes) > expected or (len(outcomes) < expected and not end.stopped):
+        return disagree(f"{len(outcomes)} tests reported of {expected} collected")
+    return PytestResults(
+        verdict="finished",
+        outcomes=dict(sorted(outcomes.items())),
+        collection_errors=tuple(sorted(collection_errors)),
+    )
+
+
+def _outcome(reports: Sequence[Phase]) -> Outcome | None:
+    """One word for all reports of a test, the worst winning; None where phases are missing.
+
+    A test may have several calls (subtests, reruns); it has passed only if all of them did.
+    """
+    by_phase = {
+        when: [report for report in reports if report.when == when]
+        for when in ("setup", "call", "teardown")
+    }
+    setup, call, teardown = by_phase["setup"], by_phase["call"], by_phase["teardown"]
+    if not setup or not teardown:
+        return None
+    if any(report.outcome == "failed" for report in setup):
+        return "error"
+    if any(report.outcome not in ("passed", "skipped") for report in call):
+        return "failed"
+    if any(report.outcome != "passed" for report in teardown):
+        return "error"
+    for report in (*setup, *call):
+        if report.outcome == "skipped":
+            return "xfailed" if report.xfail else "skipped"
+    if not call or any(report.outcome != "passed" for report in setup):
+        return None
+    return "xpassed" if any(report.xfail for report in call) else "passed"

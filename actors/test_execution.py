@@ -1,0 +1,306 @@
+"""One test run from template to outcomes, and the verdict of two runs.
+
+Nothing here reads a log or a clock: what a run needs comes in, what it was comes out. A run's
+workspace is private and gone afterwards. Standard output is never believed: outcomes come from our
+reporter (``reporters/pytest_reporter.py``), which writes outside the workspace.
+"""
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from actors.environments import Environment
+from actors.reporters.pytest_results import Outcome, RunVerdict, read_results
+from actors.sandbox import Limits, Sandbox, SandboxError
+from actors.sandbox.run import remove_tree
+from actors.workspaces import WorkspaceError, copy_workspace, lay_over
+from schemas.overlay import Changes
+
+_REPORTER = Path(__file__).with_name("reporters") / "pytest_reporter.py"
+REPORT_BYTES = 64 << 20
+"""Bound on what the reporter may write: about 300,000 tests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestRun:
+    """One finished process. ``outcomes`` is empty unless the verdict is ``finished``."""
+
+    __test__ = False  # the name is the field's word for it, not a class of tests
+
+    verdict: RunVerdict
+    reason: str
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    collection_errors: tuple[str, ...] = ()
+    missing_files: tuple[str, ...] = ()
+    """Test files asked for that the tree does not have: their tests are absent."""
+    exit_status: int | None = None
+    signal: int | None = None
+    output: bytes = b""
+    output_digest: str = hashlib.sha256(b"").hexdigest()
+    output_bytes: int = 0
+    survivors_killed: int = 0
+    duration_ns: int = 0
+    nonce: str
+
+
+def environment_identity(environment: Environment, sandbox: Sandbox) -> str:
+    """What outcomes depend on: a task is graded where it was validated, sandbox included."""
+    return f"{environment.identity}+{sandbox.kind}"
+
+
+def execute(
+    *,
+    sandbox: Sandbox,
+    environment: Environment,
+    template: Path,
+    overlays: Sequence[Changes],
+    tests: Sequence[str],
+    hash_seed: int,
+    nonce: str,
+    limits: Limits,
+    scratch: Path,
+) -> TestRun:
+    """Run pytest on a copy of ``template`` with ``overlays`` laid over it, in this order.
+
+    ``tests`` are test files (or ids; a file is safer, because one id that is not there ends the
+    whole run). ``nonce`` must be new and unguessable, ASCII. ``scratch`` is an existing folder for
+    the workspace, on the template's file system. Trouble with the workspace or the sandbox is an
+    infrastructure verdict.
+    """
+
+    def not_run(verdict: RunVerdict, reason: str, missing: Sequence[str] = ()) -> TestRun:
+        return TestRun(verdict=verdict, reason=reason, missing_files=tuple(missing), nonce=nonce)
+
+    place = Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
+    try:
+        os.chmod(place, 0o755)
+        workspace = copy_workspace(template, place / "workspace")
+        for changes in overlays:
+            lay_over(workspace, changes)
+        present = [test for test in tests if (workspace / test.partition("::")[0]).is_file()]
+        missing = sorted(set(tests) - set(present))
+        if not present:
+            return not_run("finished", "none of the test files exists in this tree", missing)
+        # A name that code under test cannot know beforehand: the workspace comes first on sys.path.
+        reporter = f"reporter_{hashlib.sha256(nonce.encode()).hexdigest()[:16]}"
+        plugins = place / "reporter"
+        plugins.mkdir()
+        (plugins / f"{reporter}.py").write_bytes(_REPORTER.read_bytes())
+        done = sandbox.run(
+            [
+                str(environment.python), "-m", "pytest", "-p", reporter,
+                "-p", "no:cacheprovider", "-p", "no:randomly", "-q",
+                "--continue-on-collection-errors", *present,
+            ],
+            workspace=workspace,
+            read_only=(*environment.read_only, plugins),
+            hidden=environment.hidden,
+            environment=variables(environment, hash_seed) | {"PYTHONPATH": str(plugins)},
+            limits=limits,
+            request=nonce.encode("ascii"),
+            result_bytes=REPORT_BYTES,
+        )  # fmt: skip
+    except (SandboxError, WorkspaceError) as error:
+        return not_run("infrastructure", str(error))
+    finally:
+        remove_tree(place)
+    results = read_results(
+        done.results,
+        complete=done.results_complete,
+        nonce=nonce,
+        exit_status=done.exit_status,
+        signal=done.signal,
+        timed_out=done.timed_out,
+        workspace=sandbox.inside(workspace),
+    )
+    return TestRun(
+        verdict=results.verdict,
+        reason=results.reason,
+        outcomes=results.outcomes,
+        collection_errors=results.collection_errors,
+        missing_files=tuple(missing),
+        exit_status=done.exit_status,
+        signal=done.signal,
+        output=done.output,
+        output_digest=done.output_digest,
+        output_bytes=done.output_bytes,
+        survivors_killed=done.survivors_killed,
+        duration_ns=done.duration_ns,
+        nonce=nonce,
+    )
+
+
+def variables(environment: Environment, hash_seed: int) -> dict[str, str]:
+    """The allow-list of variables; the sandbox adds its private HOME and TMPDIR, and the reporter
+    takes PYTHONPATH away again before anything else is imported."""
+    return {
+        "PATH": f"{environment.python.parent}:/usr/bin:/bin",
+        "PYTHONHASHSEED": str(hash_seed),
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "NO_COLOR": "1",
+    }
+
+
+# --- grading ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradedTree:
+    """What is laid over the base template to grade a candidate."""
+
+    overlays: tuple[Changes, Changes]
+    """The candidate without what it may not bring, then the hidden tests."""
+    restored: tuple[str, ...]
+    """Paths of the candidate that were left out, sorted."""
+
+
+def graded_tree(
+    candidate: Changes, hidden: Changes, is_restored: Callable[[str], bool]
+) -> GradedTree:
+    """Base + candidate with every test, infrastructure and dependency file as in base + hidden.
+
+    ``is_restored(path)`` is the recipe's rule for such files, wherever they lie: a ``conftest.py``
+    that the candidate added is not in the tree, one that it changed or deleted is the base's.
+    """
+    hidden_paths = {*(file.path for file in hidden.write), *hidden.delete}
+
+    def dropped(path: str) -> bool:
+        return path in hidden_paths or is_restored(path)
+
+    touched = {*(file.path for file in candidate.write), *candidate.delete}
+    kept = Changes(
+        write=tuple(file for file in candidate.write if not dropped(file.path)),
+        delete=tuple(path for path in candidate.delete if not dropped(path)),
+    )
+    restored = tuple(sorted(path for path in touched if dropped(path)))
+    return GradedTree(overlays=(kept, hidden), restored=restored)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The verdict of two processes with different nonces on one tree."""
+
+    verdict: Literal["resolved", "failed", "timeout", "infrastructure"]
+    resolved: bool
+    reason: str
+    """Empty where resolved or plainly failed."""
+    fail_to_pass_passed: int
+    fail_to_pass_total: int
+    pass_to_pass_passed: int
+    pass_to_pass_total: int
+    missing: tuple[str, ...]
+    """Frozen ids that no run has reported, sorted."""
+    not_passed: tuple[str, ...]
+    """Frozen ids without an explicit pass in both runs, sorted; with ``missing``."""
+    repeated: bool
+    """Both processes ended in the same way for the same reason. For an infrastructure verdict that
+    points at the candidate (``os._exit`` on import), where gold runs in the same environment."""
+    flagged: tuple[str, ...]
+
+
+def judge(
+    fail_to_pass: Collection[str],
+    pass_to_pass: Collection[str],
+    first: TestRun,
+    second: TestRun,
+    *,
+    diff: bytes = b"",
+    skipped_at_base: Collection[str] = (),
+) -> Verdict:
+    """Resolved: every frozen id has an explicit pass in both runs. An absent id has failed.
+
+    ``skipped_at_base`` are pass-to-pass ids that may be skipped because they were so at the base
+    (none, by the definition of pass-to-pass, unless a task comes from elsewhere). Raises ValueError
+    for a task without fail-to-pass tests, and for two runs that share their nonce.
+    """
+    if not fail_to_pass:
+        raise ValueError("a task without fail-to-pass tests cannot be judged")
+    if first.nonce == second.nonce:
+        raise ValueError("the two runs of a verdict need two nonces")
+    frozen = sorted({*fail_to_pass, *pass_to_pass})
+
+    def passed(test: str) -> bool:
+        allowed = ("passed", "skipped") if test in skipped_at_base else ("passed",)
+        return all(run.outcomes.get(test) in allowed for run in (first, second))
+
+    not_passed = {test for test in frozen if not passed(test)}
+    missing = [t for t in frozen if t not in first.outcomes and t not in second.outcomes]
+    differing = [t for t in frozen if first.outcomes.get(t) != second.outcomes.get(t)]
+    verdicts = (first.verdict, second.verdict)
+    kind: Literal["resolved", "failed", "timeout", "infrastructure"]
+    reason = ""
+    if "infrastructure" in verdicts:
+        kind = "infrastructure"
+        reason = first.reason if first.verdict == "infrastructure" else second.reason
+    elif "timeout" in verdicts:
+        kind, reason = "timeout", "the time limit was reached"
+    elif differing:
+        test = differing[0]
+        seen = [str(run.outcomes.get(test, "absent")) for run in (first, second)]
+        kind = "infrastructure"
+        reason = f"disagree: {len(differing)} ids, {test} was {seen[0]}, then {seen[1]}"
+    else:
+        kind = "failed" if not_passed else "resolved"
+        reason = first.reason
+    return Verdict(
+        verdict=kind,
+        resolved=kind == "resolved",
+        reason=reason,
+        fail_to_pass_passed=len(set(fail_to_pass) - not_passed),
+        fail_to_pass_total=len(set(fail_to_pass)),
+        pass_to_pass_passed=len(set(pass_to_pass) - not_passed),
+        pass_to_pass_total=len(set(pass_to_pass)),
+        missing=tuple(missing),
+        not_passed=tuple(sorted(not_passed)),
+        repeated=(first.verdict, first.reason) == (second.verdict, second.reason) and not differing,
+        flagged=spoofing_patterns(diff),
+    )
+
+
+_SPOOFING = {
+    "_pytest": rb"\b_pytest\b",
+    "pytest": rb"\bpytest\b|PYTEST_|\bpluggy\b|\bconftest\b",
+    "os._exit": rb"\b_exit\b",
+    "os.abort": rb"\bos\s*\.\s*(abort|kill|killpg)\b|\braise_signal\b",
+    "atexit": rb"\batexit\b",
+    "sys.settrace": rb"\bset(trace|profile)\b|\bsys\s*\.\s*monitoring\b",
+    "sys.modules": rb"\bsys\s*\.\s*(modules|meta_path|path_hooks)\b",
+    "sys.exit": rb"\bsys\s*\.\s*exit\b|\bSystemExit\b",
+    "frames": rb"\b_getframe\b|\bcurrentframe\b|\binspect\s*\.\s*stack\b",
+    "gc": rb"\bget_(objects|referrers)\b",
+    "descriptors": rb"\bos\s*\.\s*(write|fdopen|dup2?|closerange|pipe)\b|/proc/self\b|/dev/fd\b",
+    "ctypes": rb"\bctypes\b",
+    "fork": rb"\bos\s*\.\s*(fork|forkpty|posix_spawn|exec[lv]p?e?)\b",
+}
+_STANDARD = {*sys.stdlib_module_names, "pytest", "_pytest", "pluggy", "iniconfig", "packaging"}
+_NEW_FILE = re.compile(rb'^\+\+\+ "?b/([^"\t\n]+)', re.MULTILINE)
+
+
+def spoofing_patterns(diff: bytes) -> tuple[str, ...]:
+    """Names of patterns in the lines that a diff adds which could deceive a test process from
+    inside, sorted. A flag is for a reader; it decides nothing.
+
+    ``shadows NAME``: a top-level module of the tree that hides one of Python or pytest, because the
+    workspace comes first on ``sys.path``.
+    """
+    added = b"\n".join(
+        line[1:]
+        for line in diff.split(b"\n")
+        if line.startswith(b"+") and not line.startswith(b"+++ ")
+    )
+    found = {name for name, pattern in _SPOOFING.items() if re.search(pattern, added)}
+    for path in _NEW_FILE.findall(diff):
+        top, _, rest = path.decode("utf-8", "replace").partition("/")
+        module = top.removesuffix(".py") if not rest else top
+        if module in _STANDARD and (rest or top.endswith(".py")):
+            found.add(f"shadows {module}")
+    return tuple(sorted(found))
