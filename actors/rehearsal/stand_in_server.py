@@ -406,7 +406,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
+        slow = self.server.state.fault("slow_stream")
         for data in events:
+            if slow is not None:
+                self.server.state.closing.wait(float(slow.get("seconds", 1)))
             self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
         if hang:

@@ -46,6 +46,7 @@ FAULTS: dict[str, str] = {
     "connection_reset_before_first_token": "a chat's connection is reset before any byte",
     "hang_before_first_token": "a chat sends keep-alives and no token",
     "hang_after_first_token": "a chat stops after its first tokens",
+    "slow_stream": "a chat's events come slowly: parameter seconds (between two)",
     "half_sse_stream": "a chat's connection closes in the middle of the stream",
     "evicted_while_generating": "the instance disappears in the middle of the stream",
     "error_event": "a chat's stream carries an error: parameters message, after (0 or 1 tokens)",
