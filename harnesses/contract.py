@@ -6,7 +6,7 @@ and is sent an :data:`EffectResult`. The engine performs and records what it yie
     effect                what comes back
     AskModel              Answer      (``harnesses.answers.parse_answer`` of the model's reply)
     CallTool              ToolResult  (``harnesses.tools.dispatch`` on the cell's workspace)
-    RunPublicTests        ToolResult  (the sandboxed run's report, cut to the block limit)
+    RunPublicTests        ToolResult  (the sandboxed run's report; the arm fences and cuts it)
     Submit                nothing: the cell ends, the generator is closed
 
 The engine, never the arm, enforces budgets: a turn is charged before its answer is parsed; a

@@ -28,7 +28,13 @@ from harnesses.tools.create_file import CREATE_FILE
 from harnesses.tools.edit_file import EDIT_FILE
 from harnesses.tools.finish import RUN_TESTS, SUBMIT
 from harnesses.tools.list_files import LIST_FILES
-from harnesses.tools.output import TURN_TOKENS, estimate_tokens
+from harnesses.tools.output import (
+    BLOCK_TOKENS,
+    MIN_ROOM,
+    TURN_TOKENS,
+    estimate_tokens,
+    fenced_report,
+)
 from harnesses.tools.read_file import READ_FILE
 from harnesses.tools.search import SEARCH
 
@@ -67,15 +73,14 @@ def run(cell: CellInput) -> Generator[Effect, EffectResult, None]:
                 return
             else:
                 is_test_run = call.name == RUN_TESTS.name
-                result = yield from perform(
-                    RunPublicTests()
-                    if is_test_run
-                    else CallTool(call.name, call.arguments, max(room, 0))
-                )
+                effect = CallTool(call.name, call.arguments, max(room, 0))
+                result = yield from perform(RunPublicTests() if is_test_run else effect)
+                text = result.text
                 if result not in (TOOL_CALLS_USED_UP, TEST_RUNS_USED_UP):
                     tool_calls_left -= 1
-                    test_runs_left -= is_test_run
-                text = result.text
+                    if is_test_run:
+                        test_runs_left -= 1
+                        text = fenced_report(text, min(BLOCK_TOKENS, max(room, MIN_ROOM)))
             room -= estimate_tokens(text)
             replies.append(Message("tool", text, tool_call_id=call.id))
         if answer.cut:

@@ -19,7 +19,7 @@ Mode = Literal["exact", "substring", "regex"]
 MAX_QUERY_BYTES = 1_000
 MAX_SCANNED_BYTES = 200_000_000
 MAX_MATCHES = 20_000
-MAX_CANDIDATES = 1_000_000
+MAX_CANDIDATES = 300_000
 """Places looked at in exact mode that turn out to stand inside a longer word."""
 MAX_STATES = 5_000
 """Size of the compiled pattern; RE2's slow path costs states times bytes."""

@@ -7,7 +7,7 @@ from msgspec import Meta
 from harnesses.contract import ToolResult, ToolSpec
 from harnesses.retrieval.snapshot import SnapshotFile, display_path
 from harnesses.tools.output import BLOCK_TOKENS, MIN_ROOM, NO_ROOM, estimate_tokens, fenced
-from harnesses.tools.workspace import ToolError, Workspace
+from harnesses.tools.workspace import ToolError, Workspace, short_path
 from schemas.base import Value
 
 RESERVED_TOKENS = 80
@@ -33,7 +33,7 @@ def list_files(workspace: Workspace, arguments: ListFilesArguments, room: int) -
         if workspace.get(directory) is not None:
             raise ToolError(f"{display_path(directory)} is a file; use read_file")
         raise ToolError(
-            f"there is no directory {display_path(directory)[:200]}{workspace.same_name(directory)}"
+            f"there is no directory {short_path(directory)}{workspace.same_name(directory)}"
         )
     prefix = f"{directory}/" if directory else ""
     files = [file for file in workspace.files if file.path.startswith(prefix)]

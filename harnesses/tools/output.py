@@ -15,6 +15,10 @@ TURN_TOKENS = 8_000
 MIN_ROOM = 150
 """With less room left in the turn nothing useful can be shown."""
 
+REPORT_CHARACTERS = 300
+FENCE_TOKENS = 20
+"""The two fences and a line that says what was left out."""
+
 OPEN_FENCE = "<repository_text>"
 CLOSE_FENCE = "</repository_text>"
 
@@ -34,6 +38,26 @@ def fenced(lines: list[str]) -> str:
     """Repository text between the fences, each on a line of its own."""
     body = "\n".join(lines).replace(CLOSE_FENCE[:-1], "<\\/repository_text")
     return f"{OPEN_FENCE}\n{body}\n{CLOSE_FENCE}"
+
+
+def fenced_report(text: str, max_tokens: int) -> str:
+    """What a program printed, fenced: all of it, or its head and twice as much of its tail."""
+    lines = [
+        cut_line(line.encode("utf-8", "replace"), 0, REPORT_CHARACTERS) for line in text.split("\n")
+    ]
+    costs = [estimate_tokens(line + "\n") for line in lines]
+    room = max_tokens - FENCE_TOKENS
+    if sum(costs) <= room:
+        return fenced(lines)
+    head = tail = used = 0
+    while used + costs[head] <= room // 3:
+        used += costs[head]
+        head += 1
+    while used + costs[-1 - tail] <= room:
+        used += costs[-1 - tail]
+        tail += 1
+    left_out = len(lines) - head - tail
+    return fenced([*lines[:head], f"[{left_out} lines left out]", *lines[len(lines) - tail :]])
 
 
 def cut_line(text: bytes, start: int, width: int) -> str:

@@ -17,7 +17,7 @@ from harnesses.tools.output import (
     estimate_tokens,
     fenced,
 )
-from harnesses.tools.workspace import ToolError, Workspace
+from harnesses.tools.workspace import ToolError, Workspace, short_path
 from schemas.base import Value
 
 MAX_FILES = 20
@@ -61,7 +61,7 @@ def search(workspace: Workspace, arguments: SearchArguments, room: int) -> ToolR
     ]
     if not scope and below:
         raise ToolError(
-            f"there is no file or directory {display_path(below)[:200]}{workspace.same_name(below)}"
+            f"there is no file or directory {short_path(below)}{workspace.same_name(below)}"
         )
     try:
         found = find(scope, arguments.query, arguments.mode, LINES_PER_FILE)
@@ -130,7 +130,7 @@ def _what_was_searched(arguments: SearchArguments, found: Found) -> str:
         "substring": "case-insensitive text",
         "regex": "a case-sensitive RE2 pattern",
     }[arguments.mode]
-    where = f"below {display_path(arguments.path)[:200]}" if arguments.path else "everywhere"
+    where = f"below {short_path(arguments.path)}" if arguments.path else "everywhere"
     text = (
         f"Searched {found.searched_files} text files ({found.searched_bytes} bytes) {where} for "
         f"{json.dumps(arguments.query[:100], ensure_ascii=False)} as {how}."

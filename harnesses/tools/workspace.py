@@ -88,19 +88,19 @@ class Workspace:
 
         Raises :class:`Refused` for what leaves the tree, and for what goes through a link.
         """
-        if "\0" in path:
-            raise Refused("invalid_path", "the path holds a NUL character")
+        if "\0" in path or any("\ud800" <= char <= "\udfff" for char in path):
+            raise Refused("invalid_path", "the path holds a NUL or is not valid Unicode text")
         if path.startswith("/") or _DRIVE.match(path):
             raise Refused(
                 "outside_tree",
-                f"{_short(path)} is absolute; write it from the root of the repository, "
+                f"{short_path(path)} is absolute; write it from the root of the repository, "
                 "for example src/module.py",
             )
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if ".." in parts:
-            raise Refused("outside_tree", f"{_short(path)}: `..` is not allowed")
+            raise Refused("outside_tree", f"{short_path(path)}: `..` is not allowed")
         if any(_names_git_directory(part) for part in parts):
-            raise Refused("git_directory", f"{_short(path)}: .git is closed")
+            raise Refused("git_directory", f"{short_path(path)}: .git is closed")
         tree_path = "/".join(parts)
         tree_path = self._by_display.get(tree_path, tree_path)
         for end in (*_slashes(tree_path), len(tree_path)):
@@ -125,8 +125,8 @@ class Workspace:
         if found is not None:
             return found
         if self.is_directory(tree_path):
-            raise ToolError(f"{_short(path) or 'the root'} is a directory; use list_files")
-        raise ToolError(f"there is no file {_short(path)}{self.same_name(tree_path)}")
+            raise ToolError(f"{short_path(path) or 'the root'} is a directory; use list_files")
+        raise ToolError(f"there is no file {short_path(path)}{self.same_name(tree_path)}")
 
     def same_name(self, tree_path: str) -> str:
         """`; files of that name: …` (at most five), or nothing."""
@@ -149,7 +149,7 @@ class Workspace:
         if self.get(tree_path) is not None:
             raise ToolError(f"{display_path(tree_path)} exists; change it with edit_file")
         if self.is_directory(tree_path):
-            raise ToolError(f"{_short(path) or 'the root'} is a directory")
+            raise ToolError(f"{short_path(path) or 'the root'} is a directory")
         for end in _slashes(tree_path):
             if self.get(tree_path[:end]) is not None:
                 raise ToolError(f"{display_path(tree_path[:end])} is a file, not a directory")
@@ -229,7 +229,7 @@ def _names_git_directory(part: str) -> bool:
     return plain.partition(":")[0].rstrip(". ") in (".git", "git~1")
 
 
-def _short(path: str) -> str:
+def short_path(path: str) -> str:
     """A path from a model, for a message: printable and of bounded length."""
-    shown = display_path(path[:200].encode("utf-8", "replace").decode())
+    shown = display_path(path[:200])
     return f"{shown}…" if len(path) > 200 else shown
