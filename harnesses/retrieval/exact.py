@@ -57,6 +57,8 @@ class Found:
     """Binary files and links: never searched."""
     stopped: int
     """Files left unsearched because a work limit was reached; they come last in class and path."""
+    at_limit: bool
+    """As many matches were counted as are counted at most; there may be more."""
 
 
 _MatchingLines = Callable[[bytes], Iterator[int]]
@@ -78,23 +80,16 @@ def find(files: Iterable[SnapshotFile], query: str, mode: Mode, lines_per_file: 
     in_order = sorted(
         files, key=lambda file: (FILE_CLASSES.index(file.file_class), path_bytes(file.path))
     )
+    texts = [file for file in in_order if file.text is not None]
     found: list[FileMatches] = []
-    matches = scanned = searched = not_text = 0
-    stopped = 0
-    for position, file in enumerate(in_order):
-        text = file.text
-        if text is None:
-            not_text += 1
-            continue
+    matches = scanned = searched = 0
+    for file in texts:
+        text = file.text or b""
         if matches >= MAX_MATCHES or scanned + len(text) > MAX_SCANNED_BYTES:
-            stopped = sum(later.text is not None for later in in_order[position:])
-            not_text += sum(later.text is None for later in in_order[position:])
             break
         try:
             count, first = _describe(text, matching_lines, lines_per_file, MAX_MATCHES - matches)
         except _Exhausted:
-            stopped = sum(later.text is not None for later in in_order[position:])
-            not_text += sum(later.text is None for later in in_order[position:])
             break
         searched += 1
         scanned += len(text)
@@ -108,7 +103,14 @@ def find(files: Iterable[SnapshotFile], query: str, mode: Mode, lines_per_file: 
             path_bytes(hit.file.path),
         )
     )
-    return Found(tuple(found), searched, scanned, not_text, stopped)
+    return Found(
+        files=tuple(found),
+        searched_files=searched,
+        searched_bytes=scanned,
+        not_text=len(in_order) - len(texts),
+        stopped=len(texts) - searched,
+        at_limit=matches >= MAX_MATCHES,
+    )
 
 
 def _describe(

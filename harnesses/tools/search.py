@@ -114,6 +114,8 @@ def _what_was_left_out(
     hidden = found.files[shown_files:]
     if hidden:
         said.append(f"{len(hidden)} of the files ({_by_class(hidden)})")
+    if found.at_limit:
+        said.append("all further matches (limit of work reached)")
     if found.stopped:
         said.append(f"{found.stopped} files not searched (limit of work reached)")
     if not said:

@@ -184,7 +184,10 @@ def test_matches_bytes_and_candidates_are_limited(monkeypatch, make_workspace):
     monkeypatch.setattr(exact, "MAX_MATCHES", 5)
     result = search(workspace, "foo")
     assert result.text.startswith("5 matches in 3 files (production 3)\n")
-    assert "2 files not searched (limit of work reached)" in result.text.split("\n")[-1]
+    assert result.text.split("\n")[-1].startswith(
+        "Left out: all further matches (limit of work reached), "
+        "2 files not searched (limit of work reached). To narrow: "
+    )
 
     monkeypatch.setattr(exact, "MAX_SCANNED_BYTES", 16)
     assert find(workspace.files, "foo", "exact", 3).searched_files == 2
