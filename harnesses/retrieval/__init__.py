@@ -1,0 +1,1 @@
+"""Methods of search over a snapshot: pure functions, one method a file."""
