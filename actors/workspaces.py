@@ -237,6 +237,7 @@ def copy_workspace(template: Path, destination: Path) -> Path:
     """
     reflink = True
     destination.mkdir(parents=True)
+    os.chmod(destination, 0o755)  # modes are those of git, whatever our umask is
     pending = [(str(template), str(destination))]
     while pending:
         source, target = pending.pop()
@@ -248,6 +249,7 @@ def copy_workspace(template: Path, destination: Path) -> Path:
             about = entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(about.st_mode):
                 os.mkdir(to)
+                os.chmod(to, 0o755)
                 pending.append((entry.path, to))
                 continue
             reflink = _copy_file(entry.path, to, about.st_size, reflink)
@@ -337,7 +339,8 @@ def _open_parent(root: int, path: str, create: bool) -> int | None:
         try:
             if create:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, 0o755, dir_fd=here)
+                    os.mkdir(part, dir_fd=here)
+                    os.chmod(part, 0o755, dir_fd=here)
             below = os.open(part, _OPEN_FOLDER, dir_fd=here)
         except FileNotFoundError:
             return None

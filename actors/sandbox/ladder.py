@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from actors.sandbox import launcher, layout
@@ -28,7 +28,7 @@ from actors.sandbox.contract import (
 )
 from actors.sandbox.run import Sandbox, remove_tree
 
-_LADDER: tuple[Kind, ...] = ("bubblewrap", "namespaces", "landlock")
+LADDER: tuple[Kind, ...] = ("bubblewrap", "namespaces", "landlock")
 _REQUIRED = ("network", "host loopback", "unix sockets", "files outside", "survivors")
 
 # Runs inside. Every attempt says "stopped: <why>" or "got through"; the request names the targets.
@@ -103,23 +103,25 @@ if os.fork() == 0:
 """
 
 
-def probe(scratch: Path | None = None) -> SandboxReport:
+def probe(scratch: Path | None = None, kinds: Sequence[Kind] = LADDER) -> SandboxReport:
     """Try the ladder from the top; ``scratch`` is an existing folder where workspaces will lie (the
-    system's temporary folder where it is not given).
+    system's temporary folder where it is not given). ``kinds`` are the rungs that may be used:
+    tasks are graded in the kind that validated them.
 
     Where nothing holds, ``kind`` is ``none`` and ``remedy`` says what this system needs.
     """
     scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
     rungs: list[Rung] = []
-    for kind in _LADDER:
+    chosen: Kind = "none"
+    for kind in kinds:
         rungs.append(probe_rung(kind, scratch))
         if rungs[-1].offered:
+            chosen = kind
             break
     else:
-        kind = "none"
         rungs += [*_not_offered(), probe_rung("none", scratch)]
-    remedy = "" if kind in ("bubblewrap", "namespaces") else _remedy()
-    return SandboxReport(kind=kind, rungs=tuple(rungs), remedy=remedy)
+    remedy = "" if chosen in ("bubblewrap", "namespaces") else _remedy()
+    return SandboxReport(kind=chosen, rungs=tuple(rungs), remedy=remedy)
 
 
 def open_sandbox(kind: Kind, scratch: Path, *, unsafe: bool = False) -> Sandbox:

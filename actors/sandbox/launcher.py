@@ -270,7 +270,6 @@ def _become_command(spec: dict[str, Any], failure: int) -> NoReturn:
         os.closerange(5, failure)
         os.closerange(failure + 1, 1024)
 
-        os.umask(0o022)
         os.chdir(spec["directory"])
         user = spec["user"]
         if user is not None:
@@ -420,6 +419,7 @@ def main() -> NoReturn:
     with os.fdopen(int(sys.argv[1]), "rb") as file:
         spec: dict[str, Any] = json.loads(file.read())
     namespaced = spec["kind"] in ("bubblewrap", "namespaces")
+    os.umask(0o022)
     try:
         if LINUX and spec["kind"] != "bubblewrap":
             # A PID namespace dies with its first process; elsewhere we must live to kill the rest.

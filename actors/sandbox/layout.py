@@ -147,9 +147,9 @@ def _behind_a_link(path: str, steps: Sequence[Mount]) -> bool:
     return any(step.kind == "link" and _within(path, step.destination) for step in steps)
 
 
-def visible(path: str, steps: Sequence[Mount]) -> bool:
-    """Whether one of ``steps`` puts ``path`` into the root (so nobody has to make it)."""
-    return any(step.kind != "hide" and _within(path, step.destination) for step in steps)
+def shown_by_a_mount(folder: str, steps: Sequence[Mount]) -> bool:
+    """Whether ``folder`` comes with a read-only tree, so that nobody has to make it."""
+    return any(step.kind == "read" and _within(folder, step.destination) for step in steps)
 
 
 def rules(

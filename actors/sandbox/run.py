@@ -222,7 +222,7 @@ class Sandbox:
         for step in steps:
             # bubblewrap makes missing parents with mode 0700, closed to another user.
             for parent in reversed(Path(step.destination).parents):
-                if str(parent) not in made and not layout.visible(str(parent), steps):
+                if str(parent) not in made and not layout.shown_by_a_mount(str(parent), steps):
                     arguments += ["--dir", str(parent)]
                 made.add(str(parent))
             match step.kind:

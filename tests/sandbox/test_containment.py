@@ -1,0 +1,237 @@
+"""What code under test must not reach. Each test shows first, or beside it, that the target is
+there for who is not contained."""
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.sandbox import Finished, Limits, Sandbox
+from actors.sandbox.contract import Rung
+
+Run = Callable[..., Finished]
+
+
+@contextlib.contextmanager
+def listener() -> Iterator[int]:
+    """A port of the host's loopback that accepts, as a model server's does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            pass
+        yield port
+
+
+def test_model_server_on_the_loopback_is_unreachable(contained: Sandbox, run: Run) -> None:
+    with listener() as port:
+        done = run(
+            contained,
+            f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=5)",
+        )
+    assert done.exit_status == 1
+    assert b"Error" in done.output
+
+
+def test_the_same_code_reaches_it_without_a_sandbox(run: Run) -> None:
+    with listener() as port:
+        done = run(
+            Sandbox(kind="none", user=None),
+            f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=5)",
+        )
+    assert done.exit_status == 0
+
+
+def test_loopback_inside_works(isolated: Sandbox, run: Run) -> None:
+    source = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_connection(server.getsockname()) as client:
+        server.accept()[0].sendall(b"heard")
+        print(client.recv(5))
+"""
+    assert run(isolated, source).output == b"b'heard'\n"
+
+
+def test_var_of_the_study_is_unreachable(contained: Sandbox, run: Run, tmp_path: Path) -> None:
+    var = tmp_path / "var"
+    (var / "artifacts").mkdir(parents=True)
+    (var / "artifacts" / "gold").write_text("the gold patch")
+    (var / "ledger.db").write_text("log")
+    os.chmod(var, 0o777)
+    (tmp_path / "workspace" / "link").symlink_to(var / "artifacts" / "gold")
+    source = f"""
+import errno, os
+def attempt(action):
+    try:
+        return repr(action())
+    except OSError as error:
+        return "refused" if error.errno in (errno.EACCES, errno.ENOENT, errno.EXDEV) else error
+var = {str(var)!r}
+print(attempt(lambda: open(var + "/artifacts/gold").read()))
+print(attempt(lambda: open("link").read()))
+print(attempt(lambda: os.listdir(var)))
+print(attempt(lambda: open(var + "/new", "w")))
+print(attempt(lambda: os.unlink(var + "/ledger.db")))
+print(attempt(lambda: os.truncate(var + "/ledger.db", 0)))
+print(attempt(lambda: os.rename(var + "/ledger.db", "here")))
+print(attempt(lambda: os.link(var + "/ledger.db", "here")))
+"""
+    done = run(contained, source)
+    assert done.output == b"refused\n" * 8
+    assert sorted(os.listdir(var)) == ["artifacts", "ledger.db"]
+    assert (var / "ledger.db").read_text() == "log"
+
+
+def test_unix_sockets_outside_are_unreachable(
+    contained: Sandbox, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path has 107 bytes at most
+    name = f"ledger-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as by_path, socket.socket(socket.AF_UNIX) as abstract:
+        by_path.bind("s")
+        os.chmod("s", 0o777)
+        abstract.bind("\0" + name)
+        for server in (by_path, abstract):
+            server.listen()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect("s")
+        source = f"""
+import os, socket
+for address in ({str(tmp_path / "s")!r}, "../s", "\\0" + {name!r}):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        try:
+            with socket.socket(socket.AF_UNIX, kind) as client:
+                client.connect(address)
+            print("reached", address)
+        except OSError:
+            pass
+try:
+    first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    first.sendto(b"x", "../s")
+    print("sent")
+except OSError:
+    pass
+first, second = socket.socketpair()
+first.sendall(b"pair works")
+print(second.recv(100).decode())
+"""
+        done = run(contained, source)
+    assert done.output == b"pair works\n"
+
+
+def test_read_only_is_read_only_and_hidden_is_hidden(
+    contained: Sandbox, run: Run, tmp_path: Path
+) -> None:
+    environment = tmp_path / "environment"
+    (environment / "inside" / "hidden").mkdir(parents=True)
+    (environment / "inside" / "hidden" / "stream").write_text("future commits")
+    (environment / "inside" / "visible").write_text("library")
+    for folder in (environment, environment / "inside", environment / "inside" / "hidden"):
+        os.chmod(folder, 0o777)
+    source = f"""
+place = {str(environment)!r}
+print(open(place + "/inside/visible").read())
+for action in (
+    lambda: open(place + "/inside/hidden/stream").read(),
+    lambda: open(place + "/inside/visible", "w"),
+    lambda: open(place + "/new", "w"),
+):
+    try:
+        print(action())
+    except OSError:
+        print("refused")
+"""
+    done = run(
+        contained,
+        source,
+        read_only=(environment,),
+        hidden=(environment / "inside" / "hidden",),
+    )
+    assert done.output == b"library\nrefused\nrefused\nrefused\n"
+
+
+def test_processes_outside_cannot_be_signalled(contained: Sandbox, run: Run) -> None:
+    done = run(contained, f"import os; os.kill({os.getpid()}, 0)")
+    assert done.exit_status == 1
+    assert b"ProcessLookupError" in done.output or b"PermissionError" in done.output
+
+
+def test_no_right_of_the_host_is_left(contained: Sandbox, run: Run) -> None:
+    source = """
+import os
+open("mine", "w").close()
+for action in (lambda: os.chown("mine", 4321, 4321), lambda: os.chroot("."),
+               lambda: os.setuid(0 if os.getuid() else 1), lambda: os.nice(-5)):
+    try:
+        action()
+        print("allowed")
+    except OSError:
+        print("refused")
+"""
+    assert run(contained, source).output == b"refused\n" * 4
+
+
+def test_process_one_cannot_be_touched(isolated: Sandbox, run: Run) -> None:
+    source = """
+import os, signal
+for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP, signal.SIGCHLD):
+    try:
+        os.kill(1, number)
+    except PermissionError:
+        pass
+for name in ("environ", "mem", "maps"):
+    try:
+        open("/proc/1/" + name).read(1)
+        print("read", name)
+    except OSError:
+        pass
+try:
+    print(os.listdir("/proc/1/fd"))
+except OSError:
+    pass
+print(sorted(int(name) for name in os.listdir("/proc") if name.isdigit()))
+"""
+    done = run(isolated, source)
+    assert done.exit_status == 0
+    assert done.output == b"[1, 2]\n"
+
+
+def test_a_fork_bomb_is_stopped_where_the_matrix_says_so(
+    contained: Sandbox, run: Run, rung_of: Callable[[Sandbox], Rung]
+) -> None:
+    states = {row.name: row.state for row in rung_of(contained).isolation}
+    source = """
+import os, time
+made = 0
+try:
+    while made < 60:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+except BlockingIOError:
+    pass
+print(made)
+"""
+    done = run(contained, source, limits=Limits(wall_s=20, processes=30))
+    made = int(done.output)
+    assert (made < 30) == (states["processes"] == "enforced")
+    assert done.survivors_killed == made, "also those that it was allowed to make are gone"
+    assert done.output_closed
+
+
+def test_names_of_the_host_are_not_shown(isolated: Sandbox, run: Run) -> None:
+    source = """
+import json, os, pwd, socket
+print(json.dumps([socket.gethostname(), sorted(os.listdir("/etc")), pwd.getpwuid(os.getuid())[0],
+                  os.getuid()]))
+"""
+    host, etc, user, uid = json.loads(run(isolated, source).output)
+    assert (host, user) == ("sandbox", "sandbox")
+    assert uid != 0
+    system = {"alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"}
+    assert set(etc) - system == {"passwd", "group", "hosts", "nsswitch.conf"}
