@@ -21,8 +21,9 @@ from actors.identity import (
 from actors.loop import Done, Handlers, Work
 from actors.planning import make_plan
 from actors.sandbox import probe
+from actors.testing import accepted_sandbox
 from harnesses import registry
-from ledger.errors import PreflightMismatch, Refused
+from ledger.errors import Refused
 from ledger.log import NewEvent
 from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments
@@ -211,12 +212,7 @@ def start_run(work: Work) -> Done:
             f"not as frozen: {names}. Put it back, or record the change with "
             '`ledger amend --reason "…"`'
         )
-    report = probe()
-    if report.kind == "none" and not (command.allow_unsafe_sandbox or study.simulated):
-        raise PreflightMismatch(
-            "nothing on this host can contain test runs. "
-            f"{report.remedy} Or accept the risk with --unsafe-no-sandbox, which is recorded."
-        )
+    probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox or study.simulated)
     commit, dirty = checkout()
     libraries = {
         name: version
@@ -231,9 +227,6 @@ def start_run(work: Work) -> Done:
         commit=commit,
         dirty=dirty,
         resumed=progress.runs > 0,
-    )
-    probed = SandboxProbed(
-        kind=report.kind, enforced=dict(report.matrix), accepted_unsafe=report.kind == "none"
     )
     return Done([NewEvent(RUN_STREAM, started), NewEvent(RUN_STREAM, probed)], [ContinueStudy()])
 

@@ -105,6 +105,7 @@ class ValidateCandidates(Value, tag_field="do", tag="validate_candidates"):
     """Run the three arms on candidates, newest first, until enough tasks are valid."""
 
     repository: Identifier
+    allow_unsafe_sandbox: bool = False
 
 
 # --- scheduler -----------------------------------------------------------------------------------

@@ -44,6 +44,19 @@ class Size(Value):
     estimated_tokens: Annotated[int, Meta(ge=0, description="bytes / 4, rounded up")]
 
 
+class EnvironmentInputs(Value):
+    """Everything that a test environment is built from, so that it can be built again."""
+
+    python: Annotated[str, Meta(description="declared version, such as 3.11")]
+    requirements: Annotated[
+        dict[str, str], Meta(description="requirement files of the base by path, in pip's order")
+    ]
+    head_requirements: Annotated[
+        dict[str, str], Meta(description="the same at the head, for the fall-back `head`")
+    ]
+    fallbacks: Annotated[tuple[str, ...], Meta(description="declared fall-backs, in order")]
+
+
 class Task(Value):
     """One frozen task. Everything here exists before any agent has run."""
 

@@ -20,8 +20,14 @@ QUICK_TASKS = 2
 
 
 @click.command("demo")
-@click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
-              default=Path("var/demo"), show_default=True, help="Folder of the demo's study.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/demo"),
+    show_default=True,
+    help="Folder of the demo's study.",
+)
 @click.option("--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks: under half a minute.")
 def command(directory: Path, quick: bool) -> int:
     """Run the whole product on the example repository: mine, validate, freeze, run, grade, verify,
@@ -118,14 +124,26 @@ def _closing_block(
     lines: Sequence[tuple[str, str]] = (
         ("study", str(study)),
         ("ledger", f"{study / 'var' / 'ledger.db'}"),
-        ("chain", f"{verified['status']}: {verified['events']} events, "
-                  f"{len(verified['findings'])} findings; root {verified['head']['root'][:16]}…"),
-        ("replay", f"{len(replayed['tables'])} tables rebuilt from record 0, "
-                   f"{'identical' if replayed['identical'] else 'DIFFERENT'}"),
-        ("re-executed", f"{cell}: {executed['compared']} results "
-                        f"{'identical' if executed['identical'] else 'DIFFERENT'}, no model"),
-        ("audits", f"{sum(row['ok'] for row in audited['audits'])} of "
-                   f"{len(audited['audits'])} without a finding"),
+        (
+            "chain",
+            f"{verified['status']}: {verified['events']} events, "
+            f"{len(verified['findings'])} findings; root {verified['head']['root'][:16]}…",
+        ),
+        (
+            "replay",
+            f"{len(replayed['tables'])} tables rebuilt from record 0, "
+            f"{'identical' if replayed['identical'] else 'DIFFERENT'}",
+        ),
+        (
+            "re-executed",
+            f"{cell}: {executed['compared']} results "
+            f"{'identical' if executed['identical'] else 'DIFFERENT'}, no model",
+        ),
+        (
+            "audits",
+            f"{sum(row['ok'] for row in audited['audits'])} of "
+            f"{len(audited['audits'])} without a finding",
+        ),
         ("result", analysis["sentence"]),
         ("report", report["html"]),
         ("", report["markdown"]),

@@ -29,6 +29,10 @@ class EnvironmentBuilt(Event):
     identity: Annotated[str, Meta(description="digest over Python, requirement files, fall-back")]
     repository: Identifier
     fallback: Annotated[str, Meta(description="which declared fall-back was needed; empty: none")]
+    inputs: Annotated[
+        ArtifactRef, Meta(description="JSON of schemas.task.EnvironmentInputs: what it is built of")
+    ]
+    packages: Annotated[tuple[str, ...], Meta(description="name==version of all that is in it")]
     log: Annotated[ArtifactRef, Meta(description="what the build printed")]
 
 

@@ -1,0 +1,354 @@
+"""The miner's handlers: mine a repository, validate its candidates, record every verdict.
+
+The pure parts are in ``actors/mining/``. Validation goes on where it stopped: a candidate that has
+a verdict for the same funnel is not run again.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from actors.environments import BuildFailed
+from actors.git import Git, GitError
+from actors.loop import Done, Handlers, Work
+from actors.mining import MiningError
+from actors.mining.criteria import audit_lines
+from actors.mining.halves import FileSet
+from actors.mining.miner import Candidate, Mined, mine
+from actors.mining.validation import Arm, ArmRun, Validation, validate
+from actors.sandbox import Sandbox, probe
+from actors.testing import accepted_sandbox, build_environment, built_event, run_tests, sandbox_of
+from actors.workspaces import make_template
+from ledger.artifacts import Artifacts
+from ledger.errors import Refused, Usage
+from ledger.log import NewEvent
+from projections.fold import fold
+from projections.tasks import MinedTasks
+from schemas.commands import MineRepository, ValidateCandidates
+from schemas.events.mining import (
+    CandidateValidated,
+    EnvironmentBuilt,
+    RepositoryMined,
+    SandboxProbed,
+)
+from schemas.identifiers import repository_stream
+from schemas.overlay import Changes, WrittenFile
+from schemas.study import Repository, Study
+from schemas.task import EnvironmentInputs, FileState, Overlay, Task
+
+JSON = "application/json"
+JSON_LINES = "application/jsonl"
+DIFF = "text/x-diff"
+VALIDATION_LIMIT_NS = 300 * 1_000_000_000
+
+EMITS = (RepositoryMined, EnvironmentBuilt, SandboxProbed, CandidateValidated)
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done and how much there is."""
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """No progress display."""
+
+
+@dataclass(frozen=True)
+class Miner:
+    progress: Progress = quiet
+
+    def handlers(self) -> Handlers:
+        return {MineRepository: self.mine_repository, ValidateCandidates: self.validate_candidates}
+
+    def mine_repository(self, work: Work) -> Done:
+        """Walk the history and record the static funnel."""
+        command: MineRepository = work.command
+        _, study = work.context.directory.read_study()
+        repository = _declared(study, command.repository)
+        mined, audit = self._mine(work, study, repository)
+        rejected: dict[str, int] = {}
+        for row in mined.rows:
+            if row.criterion:
+                rejected[row.criterion] = rejected.get(row.criterion, 0) + 1
+        event = RepositoryMined(
+            repository=repository.id,
+            head=repository.head,
+            walked=len(mined.rows),
+            candidates=len(mined.candidates),
+            rejected=rejected,
+            audit=work.artifacts.put(audit, JSON_LINES),
+        )
+        return Done([NewEvent(repository_stream(repository.id), event)])
+
+    def validate_candidates(self, work: Work) -> Done:
+        """Validate candidates in mining order until the declared number is valid."""
+        command: ValidateCandidates = work.command
+        _, study = work.context.directory.read_study()
+        repository = _declared(study, command.repository)
+        stream = repository_stream(repository.id)
+        known = fold(MinedTasks(work.artifacts.get), work.facts(stream))
+        mined_event = known.mined.get(repository.id)
+        if mined_event is None:
+            raise Refused(f"repository {repository.id} is not mined yet: `ledger tasks mine`")
+        mined, audit = self._mine(work, study, repository)
+        if work.artifacts.put(audit, JSON_LINES).digest != mined_event.audit.digest:
+            raise Refused(
+                f"repository {repository.id} or the rules changed since it was mined: "
+                "`ledger tasks mine` again"
+            )
+        probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox or study.simulated)
+        work.commit([NewEvent(stream, probed)])
+        bench = _Bench(work, study, repository, sandbox_of(probed, work.scratch))
+        verdicts = dict(known.validated.get(repository.id, {}))
+        valid = sum(verdict.valid for verdict in verdicts.values())
+        waiting = [c for c in mined.candidates if c.commit not in verdicts]
+        wanted = repository.tasks
+        self.progress(f"validate {repository.id}", valid, wanted)
+        if valid >= wanted:
+            return Done()
+        for candidate, events, task in bench.validated(waiting):
+            if task is not None:
+                valid += 1
+                task = msgspec.structs.replace(task, id=f"{repository.id}-{valid:03d}")
+                reference = work.artifacts.put(msgspec.json.encode(task), JSON)
+                events[-1] = NewEvent(
+                    stream, msgspec.structs.replace(events[-1].event, task=reference)
+                )
+            work.commit(events)
+            self.progress(
+                f"validate {repository.id} {candidate.commit[:8]}", valid, repository.tasks
+            )
+            if valid >= repository.tasks:
+                break
+        return Done()
+
+    def _mine(self, work: Work, study: Study, repository: Repository) -> tuple[Mined, bytes]:
+        path = work.context.directory.repository_path(repository.url)
+        texts = _read_texts(work, study)
+        try:
+            mined = mine(
+                path,
+                repository,
+                study.tasks,
+                study.platform,
+                texts,
+                lambda done, total: self.progress(f"mine {repository.id}", done, total),
+            )
+        except MiningError as error:
+            raise Usage(str(error)) from None
+        return mined, audit_lines(mined.rows)
+
+
+def _declared(study: Study, repository: str) -> Repository:
+    found = [declared for declared in study.repositories if declared.id == repository]
+    if not found:
+        ids = ", ".join(declared.id for declared in study.repositories)
+        raise Usage(f"study.toml declares no repository {repository!r}; it declares {ids}")
+    return found[0]
+
+
+class _Text(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of the file of issue and merge-request texts."""
+
+    commit: str
+    text: str
+
+
+def _read_texts(work: Work, study: Study) -> dict[str, str]:
+    if not study.tasks.texts:
+        return {}
+    content = work.context.directory.document(study.tasks.texts)
+    texts = {}
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            text = msgspec.json.decode(line, type=_Text)
+        except msgspec.DecodeError as error:
+            raise Usage(f"{study.tasks.texts}, line {number}: {error}") from None
+        texts[text.commit] = text.text
+    return texts
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """Where candidates of one repository are validated."""
+
+    work: Work
+    study: Study
+    repository: Repository
+    sandbox: Sandbox
+
+    def validated(
+        self, candidates: Sequence[Candidate]
+    ) -> Iterator[tuple[Candidate, list[NewEvent], Task | None]]:
+        """Verdicts in mining order. Several candidates run at a time; what the caller does not take
+        is thrown away, so the split does not depend on the number of cores."""
+        workers = max(1, os.cpu_count() or 1)
+        with ThreadPoolExecutor(workers) as pool:
+            running: list[tuple[Candidate, Future[tuple[list[NewEvent], Task | None]]]] = []
+            waiting = iter(candidates)
+            try:
+                while True:
+                    while len(running) < workers and (c := next(waiting, None)) is not None:
+                        running.append((c, pool.submit(self._validate, c)))
+                    if not running:
+                        return
+                    candidate, future = running.pop(0)
+                    events, task = future.result()
+                    yield candidate, events, task
+            finally:
+                for _, future in running:
+                    future.cancel()
+
+    def _validate(self, candidate: Candidate) -> tuple[list[NewEvent], Task | None]:
+        artifacts = self.work.artifacts
+        directory = self.work.context.directory
+        begun = time.monotonic_ns()
+        source = directory.repository_path(self.repository.url)
+        inputs = self._environment_inputs(source, candidate)
+        environment = build_environment(directory.environments, inputs)
+        if isinstance(environment, BuildFailed):
+            verdict = Validation(
+                valid=False,
+                criterion="environment_failed",
+                failed=("environment_failed",),
+                reasons={"environment_failed": environment.reason},
+            )
+            return [self._verdict(candidate, verdict, "", begun)], None
+        template = make_template(source, candidate.base_tree, directory.templates)
+        gold, hidden = changes(candidate.gold), changes(candidate.hidden)
+
+        def run(arm: Arm, seed: int) -> ArmRun:
+            overlays = [*([hidden] if arm.with_hidden else []), *([gold] if arm.with_gold else [])]
+            done = run_tests(
+                self.sandbox,
+                environment,
+                template,
+                overlays,
+                arm.test_files,
+                hash_seed=seed,
+                time_limit_ns=VALIDATION_LIMIT_NS,
+                scratch=self.work.scratch,
+            )
+            return ArmRun(
+                outcomes=done.outcomes,
+                verdict=done.verdict,
+                reason=done.reason,
+                collection_errors=done.collection_errors,
+                duration_ns=done.duration_ns,
+            )
+
+        verdict = validate(candidate, run)
+        events = [
+            built_event(artifacts, self.repository.id, inputs, environment),
+            self._verdict(candidate, verdict, environment.identity, begun),
+        ]
+        if not verdict.valid:
+            return events, None
+        return events, make_task(candidate, verdict, environment.identity, artifacts)
+
+    def _verdict(
+        self, candidate: Candidate, verdict: Validation, environment: str, begun: int
+    ) -> NewEvent:
+        event = CandidateValidated(
+            repository=self.repository.id,
+            commit=candidate.commit,
+            valid=verdict.valid,
+            criterion=verdict.criterion,
+            reason=verdict.reasons.get(verdict.criterion, ""),
+            arms=self.work.artifacts.put(msgspec.json.encode(verdict), JSON),
+            environment=environment,
+            sandbox=self.sandbox.kind,
+            duration_ns=time.monotonic_ns() - begun,
+        )
+        return NewEvent(repository_stream(self.repository.id), event)
+
+    def _environment_inputs(self, source: Path, candidate: Candidate) -> EnvironmentInputs:
+        git = Git(source)
+
+        def read(commit: str) -> dict[str, str]:
+            found = {}
+            for path in self.repository.layout.requirements:
+                try:
+                    found[path] = git.run("show", f"{commit}:{path}").decode("utf-8", "replace")
+                except GitError:
+                    continue  # the file came or went in the history: pip gets what there is
+            return found
+
+        return EnvironmentInputs(
+            python=self.study.platform.python,
+            requirements=read(candidate.base),
+            head_requirements=read(self.repository.head),
+            fallbacks=self.repository.fallback_requirements,
+        )
+
+
+def changes(files: FileSet) -> Changes:
+    """A candidate's half as it is laid over a workspace."""
+    return Changes(
+        write=tuple(
+            WrittenFile(path=file.path, mode=_mode(file.mode), content=file.content)
+            for file in files.write
+        ),
+        delete=files.delete,
+    )
+
+
+def make_task(
+    candidate: Candidate, verdict: Validation, environment: str, artifacts: Artifacts
+) -> Task:
+    """The task of a valid candidate, its contents stored. Its id is given in mining order."""
+
+    def overlay(files: FileSet) -> Overlay:
+        return Overlay(
+            write=tuple(
+                FileState(
+                    path=file.path,
+                    mode=_mode(file.mode),
+                    content=artifacts.put(file.content, "application/octet-stream"),
+                )
+                for file in files.write
+            ),
+            delete=files.delete,
+        )
+
+    def ids(listed: Sequence[str]) -> bytes:
+        return msgspec.json.encode(list(listed))
+
+    return Task(
+        id="unnumbered",
+        repository=candidate.repository,
+        commit=candidate.commit,
+        base=candidate.base,
+        base_tree=candidate.base_tree,
+        gold_tree=candidate.gold_tree,
+        committed=candidate.committed,
+        statement=artifacts.put(candidate.statement.text.encode(), "text/markdown"),
+        statement_words=candidate.statement.words,
+        redactions=len(candidate.statement.redactions),
+        production_paths=candidate.production_paths,
+        test_paths=candidate.test_paths,
+        changed_production_lines=candidate.changed_production_lines,
+        gold=overlay(candidate.gold),
+        gold_patch=artifacts.put(candidate.gold_patch, DIFF),
+        hidden=overlay(candidate.hidden),
+        hidden_patch=artifacts.put(candidate.hidden_patch, DIFF),
+        protected_paths=artifacts.put(ids(candidate.protected_paths), JSON),
+        fail_to_pass=verdict.fail_to_pass,
+        pass_to_pass=artifacts.put(ids(verdict.pass_to_pass), JSON),
+        pass_to_pass_count=len(verdict.pass_to_pass),
+        public_tests=artifacts.put(ids(verdict.public_tests), JSON),
+        public_test_files=verdict.public_test_files,
+        grading_test_files=verdict.grading_test_files,
+        environment=environment,
+        time_limit_ns=verdict.time_limit_ns,
+        needs_gold_symbol=candidate.needs_gold_symbol,
+        size=candidate.size,
+    )
+
+
+def _mode(mode: str) -> Literal["100644", "100755"]:
+    return "100755" if mode == "100755" else "100644"

@@ -1,0 +1,134 @@
+"""Test runs of tasks: the sandbox, the environment and the overlays of a task, put together.
+
+What the miner validates with and the grader grades with is the same code in the same kind of
+sandbox and the same environment.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from actors.environments import BuildFailed, Environment, prepare
+from actors.sandbox import Limits, Sandbox, SandboxReport, open_sandbox
+from actors.sandbox.contract import Kind
+from actors.test_execution import TestRun, execute
+from ledger.artifacts import Artifacts
+from ledger.clock import salt
+from ledger.errors import PreflightMismatch
+from ledger.log import EventLog, NewEvent, decode
+from schemas.events.mining import EnvironmentBuilt, SandboxProbed
+from schemas.identifiers import repository_stream
+from schemas.overlay import Changes, WrittenFile
+from schemas.task import EnvironmentInputs, Overlay
+
+
+def changes_of(overlay: Overlay, artifacts: Artifacts) -> Changes:
+    """An overlay of the task with the contents read from their artifacts."""
+    return Changes(
+        write=tuple(
+            WrittenFile(path=file.path, mode=file.mode, content=artifacts.get(file.content))
+            for file in overlay.write
+        ),
+        delete=overlay.delete,
+    )
+
+
+def accepted_sandbox(report: SandboxReport, allow_unsafe: bool) -> SandboxProbed:
+    """The event that says what contains test runs here.
+
+    Raises PreflightMismatch where nothing does and nobody accepted that.
+    """
+    if report.kind == "none" and not allow_unsafe:
+        raise PreflightMismatch(
+            f"nothing on this host can contain test runs. {report.remedy} Or accept the risk with "
+            "--unsafe-no-sandbox, which is recorded and reported."
+        )
+    return SandboxProbed(
+        kind=report.kind,
+        enforced={row.name: row.state for row in report.isolation},
+        accepted_unsafe=report.kind == "none",
+    )
+
+
+def sandbox_of(probed: SandboxProbed, scratch: Path) -> Sandbox:
+    scratch.mkdir(parents=True, exist_ok=True)
+    kind = msgspec.convert(probed.kind, Kind)
+    return open_sandbox(kind, scratch, unsafe=probed.accepted_unsafe)
+
+
+def build_environment(root: Path, inputs: EnvironmentInputs) -> Environment | BuildFailed:
+    """The environment of these inputs, built if it is not there yet."""
+    return prepare(
+        root,
+        {path: content.encode() for path, content in inputs.requirements.items()},
+        python=inputs.python,
+        fallbacks=inputs.fallbacks,
+        head_requirements={p: content.encode() for p, content in inputs.head_requirements.items()},
+    )
+
+
+def recorded_environment(
+    log: EventLog, artifacts: Artifacts, root: Path, repository: str, identity: str
+) -> Environment:
+    """The environment that a task was validated in, built again where it is missing.
+
+    Raises PreflightMismatch where it cannot be built, or comes out as another one.
+    """
+    inputs = None
+    for stored in log.read_stream(repository_stream(repository)):
+        event = decode(stored).event
+        if isinstance(event, EnvironmentBuilt) and event.identity == identity:
+            inputs = msgspec.json.decode(artifacts.get(event.inputs), type=EnvironmentInputs)
+    if inputs is None:
+        raise PreflightMismatch(f"no record says what environment {identity} is built from")
+    built = build_environment(root, inputs)
+    if isinstance(built, BuildFailed):
+        raise PreflightMismatch(f"test environment {identity}: {built.reason}\n{built.tail}")
+    if built.identity != identity:
+        raise PreflightMismatch(
+            f"the tasks were validated in environment {identity}, here it is {built.identity}: "
+            "use the Python and the library versions of the validation, or amend the study"
+        )
+    return built
+
+
+def built_event(
+    artifacts: Artifacts, repository: str, inputs: EnvironmentInputs, built: Environment
+) -> NewEvent:
+    return NewEvent(
+        repository_stream(repository),
+        EnvironmentBuilt(
+            identity=built.identity,
+            repository=repository,
+            fallback=built.fallback,
+            inputs=artifacts.put(msgspec.json.encode(inputs), "application/json"),
+            packages=built.packages,
+            log=artifacts.put(built.log, "text/plain"),
+        ),
+    )
+
+
+def run_tests(
+    sandbox: Sandbox,
+    environment: Environment,
+    template: Path,
+    overlays: Sequence[Changes],
+    tests: Sequence[str],
+    *,
+    hash_seed: int,
+    time_limit_ns: int,
+    scratch: Path,
+) -> TestRun:
+    """One run with a fresh, unguessable nonce."""
+    return execute(
+        sandbox=sandbox,
+        environment=environment,
+        template=template,
+        overlays=overlays,
+        tests=tests,
+        hash_seed=hash_seed,
+        nonce=salt().hex(),
+        limits=Limits(wall_s=time_limit_ns / 1e9),
+        scratch=scratch,
+    )

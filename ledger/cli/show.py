@@ -1,0 +1,243 @@
+"""``ledger show``."""
+
+import difflib
+import re
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from actors.loop import Context
+from ledger.cli.options import (
+    json_option,
+    print_json,
+    print_table,
+    printable,
+    reading,
+    study_option,
+)
+from ledger.codec import decode_event
+from ledger.errors import LedgerError, Usage
+from ledger.log import StoredRecord
+from ledger.named_artifacts import named_artifacts
+from schemas.base import ArtifactRef, Event
+from schemas.envelope import Envelope
+from schemas.events import EVENT_TYPES
+from schemas.identifiers import parse_cell_id
+
+SHORT_TEXT = 60
+
+
+@click.command("show")
+@click.argument("target")
+@study_option
+@json_option
+@click.option("--artifacts", is_flag=True, help="Also print the artifacts that are named.")
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(1),
+    default=4000,
+    show_default=True,
+    help="Print at most so much of each artifact.",
+)
+@click.option("--reason", help="Why outcomes are looked at; recorded before they are shown.")
+def command(
+    target: str, study: Path, as_json: bool, artifacts: bool, max_bytes: int, reason: str | None
+) -> None:
+    """Show a record, a cell or a stream.
+
+    TARGET is the position of a record (4711), a cell (R001-003/H000/M002/0), a stream (study, runs,
+    server/lmstudio, command/<id> …), or `tasks` for the frozen tasks. Records that carry outcomes
+    are masked unless --reason is given; that is recorded first.
+    """
+    from ledger.cli.inspection_gate import pass_gate
+
+    with reading(study) as context:
+        if target == "tasks":
+            _show_tasks(context, as_json)
+            return
+        found = [_Shown(stored) for stored in _records(context, target)]
+        outcomes = any(record.carries_outcome for record in found)
+        unmasked = outcomes and reason is not None
+        if unmasked:
+            pass_gate(study, reason, target)
+        for record in found:
+            record.masked = record.carries_outcome and not unmasked
+        contents = _contents(context, found, max_bytes) if artifacts else {}
+    single = target.isdecimal()
+    if as_json:
+        documents = [record.document() for record in found]
+        rendered: dict[str, Any] = (
+            {"record": documents[0]}
+            if single
+            else {"stream": found[0].envelope.stream, "records": documents}
+        )
+        print_json({**rendered, **({"artifacts": contents} if artifacts else {})})
+        return
+    if single:
+        print(_pretty(found[0].document()))
+    else:
+        for record in found:
+            print(record.line())
+    for digest, content in contents.items():
+        print(f"\nartifact {digest}")
+        print(textwrap.indent("\n".join(map(printable, content.splitlines())), "  "))
+    if any(record.masked for record in found):
+        print('(masked: outcomes are shown with --reason "…", which is recorded)')
+
+
+class _Shown:
+    """One record on its way to the screen."""
+
+    def __init__(self, stored: StoredRecord) -> None:
+        self.stored = stored
+        self.envelope: Envelope = stored.envelope()
+        self.event: Event | None = None
+        if self.envelope.type in EVENT_TYPES:
+            self.event = decode_event(self.envelope)
+        # A type that this version does not know may carry anything.
+        self.carries_outcome = self.event is None or self.event.CARRIES_OUTCOME
+        self.masked = True
+
+    def document(self) -> dict[str, Any]:
+        """The whole record, its leaf first."""
+        decoded = msgspec.json.decode(self.stored.record)
+        if self.masked:
+            decoded["data"] = "masked: carries an outcome"
+        return {"leaf": self.stored.leaf.hex(), **decoded}
+
+    def line(self) -> str:
+        """One line of a timeline: position, time, type, and the fields that fit."""
+        envelope = self.envelope
+        head = f"{envelope.seq:>7}  {envelope.at[:19]}Z  {envelope.type:<22}"
+        if self.masked:
+            return f"{head}  (masked)"
+        data = msgspec.json.decode(envelope.data)
+        parts = [text for name, value in data.items() if (text := _short(name, value))]
+        return f"{head}  {'  '.join(parts)}".rstrip()
+
+
+def _short(name: str, value: Any) -> str:
+    """``name=value`` where the value fits into a line; the number of items of a list; nothing for
+    what says nothing."""
+    if value is None or value == "" or value == [] or value == {}:
+        return ""
+    if isinstance(value, dict):
+        if "digest" in value and "length" in value:
+            return f"{name}={value['digest'][:12]}({value['length']} bytes)"
+        if name == "cell":
+            return ""
+        inner = "  ".join(text for key, item in value.items() if (text := _short(key, item)))
+        return f"{name}({inner})" if len(inner) <= 2 * SHORT_TEXT else f"{name}(…)"
+    if isinstance(value, list):
+        texts = [printable(item) for item in value if isinstance(item, str)]
+        joined = ",".join(texts)
+        whole = len(texts) == len(value) and len(joined) <= SHORT_TEXT
+        return f"{name}={joined}" if whole else f"{name}=[{len(value)}]"
+    if name.endswith("_ns"):
+        return f"{name[:-3]}={value / 1e9:.3f}s"
+    text = printable(value)
+    return f"{name}={text if len(text) <= SHORT_TEXT else text[:SHORT_TEXT] + '…'}"
+
+
+def _records(context: Context, target: str) -> list[StoredRecord]:
+    """The records of a target. Raises Usage with what comes close."""
+    if target.isdecimal():
+        # SQLite's integers end at 2^63.
+        seq = int(target) if len(target) <= 18 else 10**18
+        stored = next(context.log.read(seq, seq + 1), None)
+        if stored is None:
+            head = context.log.head()
+            last = "is empty" if head is None else f"ends at record {head.seq}"
+            raise Usage(f"there is no record {target}: the ledger {last}")
+        return [stored]
+    stream = target
+    if re.fullmatch(r"(cell/)?[^/]+/[^/]+/[^/]+/[^/]+", target):
+        try:
+            stream = parse_cell_id(target).stream
+        except ValueError as error:
+            raise Usage(str(error)) from None
+    found = list(context.log.read_stream(stream))
+    if not found:
+        raise Usage(_nothing_there(context, target, stream))
+    return found
+
+
+def _nothing_there(context: Context, target: str, stream: str) -> str:
+    """Why a stream is empty: a planned cell that has not begun, or a name that comes close."""
+    from projections.fold import fold
+    from projections.progress import Progress
+
+    progress = fold(Progress(context.artifacts.get), context.log_facts())
+    planned = progress.cells.get(stream.removeprefix("cell/"))
+    if planned is not None:
+        return (
+            f"cell {planned.cell} has not begun: it is number {planned.planned.position} of "
+            f"{len(progress.cells)} in the plan"
+        )
+    names = {stored.envelope().stream for stored in context.log.read()}
+    names |= {f"cell/{cell}" for cell in progress.cells}
+    shown = {name.removeprefix("cell/"): name for name in names}
+    close = difflib.get_close_matches(target.removeprefix("cell/"), sorted(shown), n=3)
+    hint = (
+        f"did you mean {' or '.join(map(printable, close))}?"
+        if close
+        else ("write a record's number, UNIT/ARM/AGENT/REPEAT, or a stream such as study or runs")
+    )
+    return f"there is no cell and no stream {target!r}: {hint}"
+
+
+def _contents(context: Context, records: Sequence[_Shown], max_bytes: int) -> dict[str, str]:
+    """Content by digest of what the records name, each once, cut at ``max_bytes``."""
+    contents: dict[str, str] = {}
+    for record in records:
+        if record.masked or record.event is None:
+            continue
+        for ref, _ in named_artifacts(record.event):
+            if ref.digest not in contents:
+                contents[ref.digest] = _content(context, ref, max_bytes)
+    return contents
+
+
+def _content(context: Context, ref: ArtifactRef, max_bytes: int) -> str:
+    try:
+        content = context.artifacts.get(ref)
+    except LedgerError as error:
+        return f"({error})"
+    text = content[:max_bytes].decode("utf-8", "backslashreplace")
+    left = len(content) - max_bytes
+    return f"{text}\n({left} more bytes; --max-bytes shows more)" if left > 0 else text
+
+
+def _pretty(document: dict[str, Any]) -> str:
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return "\n".join(map(printable, text.splitlines()))
+
+
+def _show_tasks(context: Context, as_json: bool) -> None:
+    from projections.fold import fold
+    from projections.progress import Progress
+
+    tasks = fold(Progress(context.artifacts.get), context.log_facts()).tasks
+    rows = [
+        {
+            "task": task.id,
+            "repository": task.repository,
+            "commit": task.commit[:12],
+            "committed": task.committed,
+            "files": len(task.production_paths),
+            "lines": task.changed_production_lines,
+            "fail_to_pass": len(task.fail_to_pass),
+            "pass_to_pass": task.pass_to_pass_count,
+            "needs_gold_symbol": task.needs_gold_symbol,
+            "statement_words": task.statement_words,
+        }
+        for task in tasks.values()
+    ]
+    if as_json:
+        print_json({"tasks": rows})
+    else:
+        print_table(rows)

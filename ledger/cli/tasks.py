@@ -1,0 +1,274 @@
+"""``ledger tasks``: from commits to the frozen split."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ledger.cli.options import (
+    json_option,
+    print_json,
+    print_table,
+    printable,
+    reading,
+    study_option,
+    writing,
+)
+from ledger.errors import Usage
+
+if TYPE_CHECKING:
+    from actors.miner import Progress
+    from projections.tasks import MinedTasks
+    from schemas.study import Repository
+
+repository_option = click.option(
+    "--repository", default="", help="Only this repository; all declared ones by default."
+)
+
+
+@click.group("tasks")
+def command() -> None:
+    """Mine, validate, show, audit and freeze the tasks of a study.
+
+    Mining walks first-parent history and names the first criterion that each commit fails.
+    Validation runs three arms (base, base + hidden tests, base + hidden tests + gold) on the
+    candidates, newest first. Nothing here knows any agent's outcome.
+    """
+
+
+@command.command("mine")
+@study_option
+@json_option
+@repository_option
+def mine(study: Path, as_json: bool, repository: str) -> None:
+    """Walk the history and evaluate every static criterion; every commit gets an audit row."""
+    from actors.loop import carry_out
+    from actors.miner import Miner
+    from projections.fold import fold
+    from projections.tasks import MinedTasks
+    from schemas.commands import MineRepository
+
+    with writing(study) as context:
+        _, declared = context.directory.read_study()
+        with progress_bar() as look:
+            for name in _chosen(declared.repositories, repository):
+                carry_out(context, MineRepository(repository=name), Miner(look).handlers())
+        mined = fold(MinedTasks(context.artifacts.get), context.log_facts()).mined
+    rows = [
+        {
+            "repository": event.repository,
+            "walked": event.walked,
+            "candidates": event.candidates,
+            "rejected": event.rejected,
+        }
+        for event in mined.values()
+    ]
+    if as_json:
+        print_json({"repositories": rows})
+        return
+    for event in mined.values():
+        print(f"{event.repository}: {event.walked} commits walked, {event.candidates} candidates")
+        for criterion, count in sorted(event.rejected.items(), key=lambda item: (-item[1], item)):
+            print(f"  {count:>6}  {criterion}")
+    print("next: `ledger tasks validate`; one line a commit: `ledger tasks audit`")
+
+
+@command.command("validate")
+@study_option
+@json_option
+@repository_option
+@click.option(
+    "--unsafe-no-sandbox",
+    is_flag=True,
+    help="Run tests although nothing here can contain them; recorded and reported.",
+)
+def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: bool) -> None:
+    """Run the three arms on candidates, newest first, until the declared number is valid.
+
+    Interrupted, it goes on where it stopped: a candidate with a verdict is not run again.
+    """
+    from actors.loop import carry_out
+    from actors.miner import Miner
+    from projections.fold import fold
+    from projections.tasks import MinedTasks
+    from schemas.commands import ValidateCandidates
+
+    with writing(study) as context:
+        _, declared = context.directory.read_study()
+        with progress_bar() as look:
+            for name in _chosen(declared.repositories, repository):
+                order = ValidateCandidates(repository=name, allow_unsafe_sandbox=unsafe_no_sandbox)
+                carry_out(context, order, Miner(look).handlers())
+        tasks = fold(MinedTasks(context.artifacts.get), context.log_facts())
+    rows = _candidate_rows(tasks)
+    if as_json:
+        print_json({"candidates": rows})
+        return
+    print_table(rows, ["repository", "commit", "verdict", "reason"])
+    for wanted in declared.repositories:
+        valid = sum(row["repository"] == wanted.id and row["verdict"] == "valid" for row in rows)
+        print(f"{wanted.id}: {valid} of {wanted.tasks} tasks valid")
+    print("next: `ledger tasks freeze`")
+
+
+@command.command("show")
+@study_option
+@json_option
+@click.argument("task", required=False)
+def show(study: Path, as_json: bool, task: str | None) -> None:
+    """List the validated or frozen tasks, or show one with its statement."""
+    import msgspec
+
+    from projections.fold import fold
+    from projections.progress import Progress
+    from projections.tasks import MinedTasks
+
+    with reading(study) as context:
+        facts = list(context.log_facts())
+        frozen = fold(Progress(context.artifacts.get), facts).tasks
+        mined = fold(MinedTasks(context.artifacts.get), facts)
+        found = frozen or {t.id: t for name in mined.mined for t in mined.valid_tasks(name)}
+        if task is not None and task not in found:
+            raise Usage(f"there is no task {task!r}; there are {', '.join(found) or 'none yet'}")
+        if task is not None:
+            one = found[task]
+            statement = context.artifacts.get(one.statement).decode()
+            if as_json:
+                print_json({**msgspec.to_builtins(one), "statement_text": statement})
+                return
+            print(f"{one.id}  {one.commit}  base {one.base[:12]}  {one.committed}")
+            print(f"production  {', '.join(map(printable, one.production_paths))}")
+            print(f"tests       {', '.join(map(printable, one.test_paths))}")
+            print(f"F2P / P2P   {len(one.fail_to_pass)} / {one.pass_to_pass_count}")
+            print(f"needs gold symbol  {one.needs_gold_symbol}\n")
+            print("\n".join(map(printable, statement.splitlines())))
+            return
+    rows = [
+        {
+            "task": t.id,
+            "commit": t.commit[:12],
+            "files": len(t.production_paths),
+            "lines": t.changed_production_lines,
+            "F2P": len(t.fail_to_pass),
+            "P2P": t.pass_to_pass_count,
+            "words": t.statement_words,
+            "needs_gold_symbol": t.needs_gold_symbol,
+        }
+        for t in found.values()
+    ]
+    if as_json:
+        print_json({"frozen": bool(frozen), "tasks": rows})
+        return
+    print_table(rows)
+
+
+@command.command("audit")
+@study_option
+@json_option
+@repository_option
+@click.option("--criterion", default="", help="Only commits whose first failed criterion this is.")
+def audit(study: Path, as_json: bool, repository: str, criterion: str) -> None:
+    """One row for every walked commit: verdict, first failed criterion and what decided it."""
+    from projections.fold import fold
+    from projections.tasks import MinedTasks
+
+    with reading(study) as context:
+        tasks = fold(MinedTasks(context.artifacts.get), context.log_facts())
+        rows = []
+        for name in tasks.mined:
+            if repository not in ("", name):
+                continue
+            for row in tasks.audit_rows(name):
+                executed = tasks.validated.get(name, {}).get(row["commit"])
+                first = row["criterion"] or (executed.criterion if executed else "")
+                verdict = row["verdict"]
+                if executed is not None:
+                    verdict = "valid" if executed.valid else "rejected"
+                reason = row["reasons"].get(row["criterion"], "")
+                rows.append(
+                    {
+                        "repository": name,
+                        "commit": row["commit"] if as_json else row["commit"][:12],
+                        "date": row["date"][:10],
+                        "verdict": verdict,
+                        "criterion": first,
+                        "reason": reason or (executed.reason if executed else ""),
+                        "subject": row["subject"] if as_json else row["subject"][:50],
+                    }
+                )
+    rows = [row for row in rows if criterion in ("", row["criterion"])]
+    if as_json:
+        print_json({"commits": rows})
+        return
+    print_table(rows, ["commit", "date", "verdict", "criterion", "subject"])
+
+
+@command.command("freeze")
+@study_option
+@json_option
+def freeze(study: Path, as_json: bool) -> None:
+    """Fix the split and pack the base trees, from which alone cells and tests will work."""
+    from actors.loop import carry_out
+    from actors.operator import HANDLERS
+    from projections.fold import fold
+    from projections.progress import Progress
+    from schemas.commands import FreezeTasks
+
+    with writing(study) as context:
+        carry_out(context, FreezeTasks(), HANDLERS)
+        tasks = fold(Progress(context.artifacts.get), context.log_facts()).tasks
+    if as_json:
+        print_json({"tasks": list(tasks)})
+        return
+    print(f"{len(tasks)} tasks frozen: {', '.join(tasks)}")
+    print("next: `ledger plan`")
+
+
+def _chosen(declared: "Sequence[Repository]", wanted: str) -> list[str]:
+    names = [repository.id for repository in declared]
+    if wanted and wanted not in names:
+        raise Usage(f"study.toml declares no repository {wanted!r}; it declares {', '.join(names)}")
+    return [wanted] if wanted else names
+
+
+def _candidate_rows(tasks: "MinedTasks") -> list[dict[str, str]]:
+    return [
+        {
+            "repository": name,
+            "commit": event.commit[:12],
+            "verdict": "valid" if event.valid else event.criterion,
+            "reason": event.reason[:60],
+        }
+        for name, by_commit in tasks.validated.items()
+        for event in by_commit.values()
+    ]
+
+
+@contextmanager
+def progress_bar() -> "Iterator[Progress]":
+    """A progress bar on standard error where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    bars = Bars(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    with bars:
+        bar = bars.add_task("", total=None)
+
+        def look(what: str, done: int, total: int) -> None:
+            bars.update(bar, description=what, completed=done, total=total)
+
+        yield look
