@@ -1,0 +1,10 @@
+"""The benchmark miner: from a repository's history to validated tasks (``docs/mining.md``).
+
+Read :mod:`actors.mining.miner` first, then :mod:`actors.mining.criteria`. This module imports only
+what needs git alone; :mod:`actors.mining.miner` pulls in pygit2.
+"""
+
+from actors.mining.recipes import Classifier, MiningError, classifier
+from actors.mining.tree_pack import pack_trees
+
+__all__ = ["Classifier", "MiningError", "classifier", "pack_trees"]

@@ -1,11 +1,5 @@
-"""First-parent history of a repository that nobody vouches for.
+"""First-parent history of a repository that nobody vouches for."""
 
-The repository is never used in place: an empty bare repository in a private folder borrows its
-objects, so its configuration, attributes, hooks, replacement refs and grafts have no effect and
-nothing is written into it. A bare mirror, a clone and a linked work tree all work.
-"""
-
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +8,8 @@ from pathlib import Path
 
 import pygit2
 
-from actors.git import Git, GitError
+from actors.git import Git
+from actors.mining.borrowed_objects import borrowed_objects
 from actors.mining.recipes import MiningError
 from actors.mining.trees import TreeStore, UnreadableObject
 
@@ -36,49 +31,12 @@ def isolated_repository(path: Path) -> Iterator[IsolatedRepository]:
 
     Raises :class:`MiningError` where ``path`` is missing, no repository, shallow, or not SHA-1.
     """
-    objects = _object_directory(path)
-    with tempfile.TemporaryDirectory(prefix="mining-") as folder:
-        directory = Path(folder) / "objects-only.git"
-        Git(Path(folder)).run("init", "--quiet", "--bare", "--template=", str(directory))
-        alternates = directory / "objects" / "info" / "alternates"
-        alternates.parent.mkdir(exist_ok=True)
-        alternates.write_bytes(str(objects).encode("utf-8", "surrogateescape") + b"\n")
+    with borrowed_objects(path) as directory:
         repository = pygit2.Repository(str(directory))
         try:
             yield IsolatedRepository(directory, Git(directory), repository, TreeStore(repository))
         finally:
             repository.free()
-
-
-def _object_directory(path: Path) -> Path:
-    if not path.exists():
-        raise MiningError(f"{path}: does not exist; clone the repository there first")
-    path = path.resolve()
-    if "\n" in str(path):
-        raise MiningError(f"{path!r}: a path with a line break cannot hold the repository")
-    # Without a ceiling a plain folder inside another repository would be taken for that one.
-    git = Git(path if path.is_dir() else path.parent, {"GIT_CEILING_DIRECTORIES": str(path.parent)})
-    try:
-        if not path.is_dir():
-            raise GitError("it is a file")
-        answers = git.run(
-            "rev-parse", "--path-format=absolute", "--git-path", "objects",
-            "--is-shallow-repository", "--show-object-format",
-        ).decode("utf-8", "surrogateescape")  # fmt: skip
-    except GitError as error:
-        raise MiningError(
-            f"{path}: is not a git repository that can be read ({error}); give the work tree or "
-            "the bare directory of a clone"
-        ) from None
-    objects, shallow, object_format = answers.rstrip("\n").rsplit("\n", 2)
-    if shallow == "true":
-        raise MiningError(
-            f"{path}: is a shallow clone, so its history ends early; "
-            f"run `git -C {path} fetch --unshallow` first"
-        )
-    if object_format != "sha1":
-        raise MiningError(f"{path}: object ids are {object_format}; only sha1 is supported")
-    return Path(objects)
 
 
 @dataclass(frozen=True)

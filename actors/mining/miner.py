@@ -30,7 +30,7 @@ from actors.mining.history import (
     isolated_repository,
     read_commit,
 )
-from actors.mining.recipes import Classifier, MiningError, classifier_for
+from actors.mining.recipes import Classifier, MiningError, classifier
 from actors.mining.statements import Statement
 from actors.mining.trees import UnreadableObject
 from schemas.study import Platform, Repository, TaskRules
@@ -131,7 +131,7 @@ def mine(
                 try:
                     found = assess(
                         room,
-                        ready.classifier,
+                        ready.classes,
                         rules,
                         commit,
                         ready.base,
@@ -157,20 +157,20 @@ class _Classifiers:
     def __init__(self, room: IsolatedRepository, repository: Repository) -> None:
         self._room = room
         self._repository = repository
-        self._fixed = classifier_for(repository) if repository.layout.package_roots else None
+        self._fixed = classifier(repository) if repository.layout.package_roots else None
 
     def of(self, *trees: str) -> Classifier:
         """For what all ``trees`` hold together: a change may move the package."""
         if self._fixed is not None:
             return self._fixed
         paths = [path for tree in trees for path in self._room.trees.shallow_paths(tree, depth=3)]
-        return classifier_for(self._repository, paths)
+        return classifier(self._repository, paths)
 
 
 @dataclass(frozen=True)
 class _Prepared:
     base: Commit
-    classifier: Classifier
+    classes: Classifier
     files: tuple[ChangedFile, ...]
 
 
@@ -191,10 +191,10 @@ def _prepare(
             base = read_commit(room, commit.parent)
             room.trees.count_paths(base.tree)
             room.trees.count_paths(commit.tree)
-            classifier = classifiers.of(base.tree, commit.tree)
+            classes = classifiers.of(base.tree, commit.tree)
             changes = room.trees.changes(base.tree, commit.tree)
-            files = changed_files(room, classifier, changes)
-            prepared[commit.oid] = _Prepared(base, classifier, files)
+            files = changed_files(room, classes, changes)
+            prepared[commit.oid] = _Prepared(base, classes, files)
         except UnreadableObject as error:
             prepared[commit.oid] = str(error)
     progress(len(walk.visited), total)
@@ -235,7 +235,7 @@ def _candidate(
 ) -> Candidate:
     if found.halves is None:
         raise AssertionError("a candidate has both halves")
-    trees, classifier = room.trees, ready.classifier
+    trees, classes = room.trees, ready.classes
     base_files, gold_files = trees.files(ready.base.tree), trees.files(commit.tree)
     production = [file for file in found.files if file.is_production]
     hidden = [file for file in found.files if file.is_hidden]
@@ -250,7 +250,7 @@ def _candidate(
     )
     unchanged, known = set(), set()
     for file in hidden_set.write:
-        if not classifier.is_selectable(file.path):
+        if not classes.is_selectable(file.path):
             continue
         after = python_source.function_bodies(file.content)
         known |= {f"{file.path}::{name}" for name in after}
@@ -278,24 +278,22 @@ def _candidate(
         protected_paths=tuple(
             path
             for path in sorted({*base_files, *gold_files}, key=_path_bytes)
-            if classifier.classify(path) in ("test", "infrastructure", "dependency")
+            if classes.classify(path) in ("test", "infrastructure", "dependency")
         ),
         dropped_paths=tuple(
             file.path for file in found.files if not file.is_production and not file.is_hidden
         ),
-        base_test_files=tuple(path for path in base_files if classifier.is_selectable(path)),
+        base_test_files=tuple(path for path in base_files if classes.is_selectable(path)),
         hidden_test_files=tuple(
-            file.path for file in hidden_set.write if classifier.is_selectable(file.path)
+            file.path for file in hidden_set.write if classes.is_selectable(file.path)
         ),
-        removed_test_files=tuple(
-            path for path in hidden_set.delete if classifier.is_selectable(path)
-        ),
+        removed_test_files=tuple(path for path in hidden_set.delete if classes.is_selectable(path)),
         unchanged_tests=frozenset(unchanged),
         known_tests=frozenset(known),
         needs_gold_symbol=needs_gold_symbol(
             gold_facts, [file.content for file in hidden_set.write]
         ),
-        size=size(languages, classifier.recipe.language),
+        size=size(languages, classes.recipe.language),
         languages=languages,
     )
 

@@ -112,6 +112,12 @@ class Classifier:
     version_files: frozenset[str]
     requirements: frozenset[str]
 
+    def __call__(self, path: str | bytes, content: bytes = b"") -> FileClass:
+        """:meth:`classify`, for whoever asks for a function."""
+        if isinstance(path, bytes):
+            path = path.decode("utf-8", "surrogateescape")
+        return self.classify(path, content)
+
     def classify(self, path: str, content: bytes = b"") -> FileClass:
         """The class of a file; ``content`` matters only for the header of generated source files
         (its first :data:`HEADER_BYTES` bytes are enough)."""
@@ -171,18 +177,24 @@ class Classifier:
         )
 
 
-def classifier_for(repository: Repository, paths: Iterable[str] = ()) -> Classifier:
-    """The classifier of a repository. ``paths`` (of the tree in question) are used only where the
-    layout names no package root.
+def classifier(repository: Repository, paths: Iterable[str] | None = None) -> Classifier:
+    """The classifier of a repository. Where its layout names no package root they are derived from
+    ``paths``: all paths of the tree in question, or those of at most three components.
 
-    Raises :class:`MiningError` for a language without a recipe.
+    Raises :class:`MiningError` for a language without a recipe, and where a layout without package
+    roots comes without ``paths``.
     """
     recipe = recipe_for(repository.language)
     layout: Layout = repository.layout
     roots = tuple("/".join(_parts(root)) for root in layout.package_roots)
+    if not roots and paths is None:
+        raise MiningError(
+            f"repository {repository.id}: its layout names no package root, so the paths of a tree "
+            "are needed to derive them; or set `layout.package_roots`"
+        )
     return Classifier(
         recipe=recipe,
-        package_roots=roots or derive_package_roots(recipe, paths),
+        package_roots=roots or derive_package_roots(recipe, paths or ()),
         test_roots=tuple("/".join(_parts(root)) for root in layout.test_roots),
         version_files=frozenset(layout.version_files),
         requirements=frozenset(layout.requirements),

@@ -176,7 +176,8 @@ def write_statement(text: str, facts: GoldFacts) -> Statement:
             Redaction(kind=kind, start=start, length=end - start, digest=_digest(removed))
         )
     kept.append(original[position:])
-    redacted = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+\n", "\n", "".join(kept))).strip() + "\n"
+    lines = [line.rstrip(" \t") for line in "".join(kept).split("\n")]
+    redacted = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
     words = _words(redacted)
     leaks = [f"{kind} {_digest(found)}" for kind, found in sorted(set(_leaks(redacted, facts)))]
     if words < MIN_WORDS:
@@ -217,7 +218,7 @@ _ASSERTION = re.compile(
     r"|AssertionError\b.*)$"
 )
 _INLINE_ASSERTION = re.compile(r"`[^`\n]*(\bassert\b|\bself\.assert|\bpytest\.raises)[^`\n]*`")
-_CODE_SPAN = re.compile(r"`+([^`\n]+)`+")
+_CODE_SPAN = re.compile(r"`([^`\n]+)`")
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})\s*(\w*)")
 
 
@@ -301,7 +302,7 @@ def _find_paths(text: str, paths: Iterable[str]) -> Iterable[Span]:
     if not names:
         return
     done = 0
-    for match in re.finditer(rf"(?<!\w)({_alternatives(names)})(?!\w)", text):
+    for match in re.finditer(rf"(?<!\w)({_alternatives(names)})(\.pyi?)?(?!\w)", text):
         start, end = match.span()
         while start > done and _PATH_CHARACTER.match(text[start - 1]):
             start -= 1

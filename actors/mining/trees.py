@@ -38,6 +38,7 @@ class TreeStore:
 
     def __init__(self, repository: pygit2.Repository) -> None:
         self._repository = repository
+        self._objects = repository.odb
         self._cache: OrderedDict[str, dict[str, Entry]] = OrderedDict()
         self._paths: dict[str, int] = {}
 
@@ -72,7 +73,7 @@ class TreeStore:
                 total += self.count_paths(oid, depth + 1)
             else:
                 total += 1
-                if mode != _LINK and oid not in self._repository:
+                if mode != _LINK and pygit2.Oid(hex=oid) not in self._objects:
                     raise UnreadableObject(f"blob {oid[:12]} is absent")
         if total > MAX_PATHS:
             raise UnreadableObject(f"the tree holds more than {MAX_PATHS} files")
