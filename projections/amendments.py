@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ledger.log import Fact
-from projections.fold import Row
+from projections.fold import Row, Table
 from schemas.base import Event
 from schemas.events.cell import CellStarted
 from schemas.events.study import AmendmentRecorded, OutcomesInspected, StudyFrozen
@@ -27,6 +27,24 @@ class Amendments:
         OutcomesInspected,
         AmendmentRecorded,
     )
+    TABLES: ClassVar[Mapping[str, Table]] = {
+        "amendments": Table(
+            key=("seq",),
+            columns={
+                "seq": int,
+                "at": str,
+                "reason": str,
+                "changes_claim": int,
+                "finding": str,
+                "inspections": str,
+                "changed": str,
+                "removed": str,
+            },
+        ),
+        "inspections": Table(
+            key=("seq",), columns={"seq": int, "at": str, "reason": str, "graded": int}
+        ),
+    }
 
     frozen: StudyFrozen | None = None
     first_cell: int | None = None

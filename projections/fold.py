@@ -5,36 +5,55 @@ the same bytes for ever) and nothing else: no clock, no randomness, no network, 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from ledger.log import EventLog, Fact, decode
+from ledger.log import EventLog, Fact, StoredRecord, decode
 from schemas.base import ArtifactRef, Event
 
 ReadArtifact = Callable[[ArtifactRef], bytes]
 Row = Mapping[str, Any]
 
 
-class Projection(Protocol):
-    """What every projection offers.
+@dataclass(frozen=True)
+class Table:
+    """What a table of a projection looks like, also while it is empty.
 
-    ``FOLDS`` names the event types that it reads; ``GUARDED`` says that its tables show outcomes
-    and lie behind the inspection gate; ``tables`` gives rows in a defined order.
+    ``columns`` gives name and type in order: ``str``, ``int``, ``float``, or one of them ``| None``
+    where the value may be missing. No two rows share ``key``.
+    """
+
+    key: tuple[str, ...]
+    columns: Mapping[str, Any]
+
+
+class FoldState(Protocol):
+    """A state and the event types that it reads; audits are such states too."""
+
+    FOLDS: ClassVar[tuple[type[Event], ...]]
+
+    def apply(self, fact: Fact) -> None: ...
+
+
+class Projection(FoldState, Protocol):
+    """A state that shows what it found in tables.
+
+    ``GUARDED`` says that the tables show outcomes and lie behind the inspection gate. ``TABLES``
+    declares them; ``tables`` gives their rows, every declared column in each, in a defined order.
     """
 
     NAME: ClassVar[str]
-    FOLDS: ClassVar[tuple[type[Event], ...]]
     GUARDED: ClassVar[bool]
-
-    def apply(self, fact: Fact) -> None: ...
+    TABLES: ClassVar[Mapping[str, Table]]
 
     def tables(self) -> Mapping[str, Sequence[Row]]: ...
 
 
-P = TypeVar("P", bound=Projection)
+S = TypeVar("S", bound=FoldState)
 
 
-def fold(state: P, facts: Iterable[Fact]) -> P:
-    """Apply the facts that the projection names, in order; returns ``state``."""
+def fold(state: S, facts: Iterable[Fact]) -> S:
+    """Apply the facts that the state names, in order; returns ``state``."""
     for fact in facts:
         if isinstance(fact.event, state.FOLDS):
             state.apply(fact)
@@ -47,18 +66,25 @@ class Follower:
     Only the types that some state folds are decoded beyond their envelope.
     """
 
-    def __init__(self, log: EventLog, *states: Projection) -> None:
+    def __init__(self, log: EventLog, *states: FoldState) -> None:
         self.position = 0
         """Seq of the next record that will be read."""
         self._log = log
-        self._states = states
-        self._types = {event.TYPE for state in states for event in state.FOLDS}
+        self._states: dict[str, list[FoldState]] = {}
+        for state in states:
+            for event in state.FOLDS:
+                self._states.setdefault(event.TYPE, []).append(state)
 
-    def catch_up(self) -> None:
-        for stored in self._log.read(self.position):
-            if stored.envelope().type in self._types:
-                fact = decode(stored)
-                for state in self._states:
-                    if isinstance(fact.event, state.FOLDS):
-                        state.apply(fact)
-            self.position = stored.seq + 1
+    def catch_up(self, stop: int | None = None) -> None:
+        """Read what is new, up to but not including seq ``stop``."""
+        for stored in self._log.read(self.position, stop):
+            self.see(stored)
+
+    def see(self, stored: StoredRecord) -> None:
+        """Apply one record, the next one in order."""
+        interested = self._states.get(stored.envelope().type)
+        if interested:
+            fact = decode(stored)
+            for state in interested:
+                state.apply(fact)
+        self.position = stored.seq + 1

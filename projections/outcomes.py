@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ledger.log import Fact
-from projections.fold import ReadArtifact, Row
+from projections.fold import ReadArtifact, Row, Table
 from schemas.base import Event
 from schemas.events.cell import (
     AnswerParsed,
@@ -76,6 +76,45 @@ class Outcomes:
         CellGraded,
         CellVoided,
     )
+    TABLES: ClassVar[Mapping[str, Table]] = {
+        "outcomes": Table(
+            key=("cell",),
+            columns={
+                "cell": str,
+                "task": str,
+                "treatment": str,
+                "model": str,
+                "repeat": int,
+                "block": str,
+                "repository": str,
+                "needs_gold_symbol": int,
+                "resolved": int | None,
+                "resolved_if_submitted": int | None,
+                "verdict": str,
+                "void": int,
+                "ended": str,
+                "fail_to_pass_passed": int,
+                "fail_to_pass_total": int,
+                "pass_to_pass_passed": int,
+                "pass_to_pass_total": int,
+                "gold_files": int,
+                "gold_shown": int,
+                "gold_opened": int,
+                "gold_edited": int,
+                "exact_files": int,
+                "empty_patch": int,
+                "turns": int,
+                "tool_calls": int,
+                "test_runs": int,
+                "prompt_tokens": int,
+                "completion_tokens": int,
+                "usage_unknown": int,
+                "model_ns": int,
+                "cut_answers": int,
+                "violations": int,
+            },
+        )
+    }
 
     read: ReadArtifact
     tasks: dict[str, Task] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ledger.log import FINISHES_COMMAND, Fact
-from projections.fold import Row
+from projections.fold import Row, Table
 from schemas.base import Event
 from schemas.commands import Command
 from schemas.events.command import CommandRequested
@@ -18,6 +18,9 @@ class PendingCommands:
     NAME: ClassVar[str] = "pending_commands"
     GUARDED: ClassVar[bool] = False
     FOLDS: ClassVar[tuple[type[Event], ...]] = (CommandRequested, *FINISHES_COMMAND)
+    TABLES: ClassVar[Mapping[str, Table]] = {
+        "pending_commands": Table(key=("command",), columns={"command": str, "role": str})
+    }
 
     commands: dict[str, CommandRequested] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from ledger.log import Fact
-from projections.fold import ReadArtifact, Row
+from projections.fold import ReadArtifact, Row, Table
 from schemas.base import Event
 from schemas.events.cell import (
     BudgetCharged,
@@ -82,6 +82,35 @@ class Progress:
         ModelUnloaded,
         ModelLost,
     )
+    TABLES: ClassVar[Mapping[str, Table]] = {
+        "cells": Table(
+            key=("cell",),
+            columns={
+                "position": int,
+                "cell": str,
+                "unit": str,
+                "arm": str,
+                "agent": str,
+                "repeat": int,
+                "block": str,
+                "status": str,
+                "attempt": int,
+                "ended": str,
+                "turns": int,
+                "tool_calls": int,
+                "test_runs": int,
+                "turn_attempts": int,
+                "abandoned": int,
+                "transport_retries": int,
+                "prompt_tokens": int,
+                "completion_tokens": int,
+                "model_ns": int,
+            },
+        ),
+        "gold_checks": Table(
+            key=("task", "number"), columns={"task": str, "number": int, "passed": int}
+        ),
+    }
 
     read: ReadArtifact
     frozen: StudyFrozen | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ledger.log import Fact
-from projections.fold import Row
+from projections.fold import Row, Table
 from schemas.base import Event
 from schemas.events.server import (
     ModelLoaded,
@@ -29,6 +29,19 @@ class Residency:
         ModelLost,
         ServerMismatched,
     )
+    TABLES: ClassVar[Mapping[str, Table]] = {
+        "residency": Table(
+            key=("seq",),
+            columns={
+                "seq": int,
+                "what": str,
+                "model": str,
+                "instance": str,
+                "duration_ns": int,
+                "resident": int,
+            },
+        )
+    }
 
     model: str = ""
     instance: str = ""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ledger.log import Fact
-from projections.fold import ReadArtifact, Row
+from projections.fold import ReadArtifact, Row, Table
 from schemas.base import Event
 from schemas.events.mining import CandidateValidated, RepositoryMined
 from schemas.task import Task
@@ -20,6 +20,32 @@ class MinedTasks:
     NAME: ClassVar[str] = "tasks"
     GUARDED: ClassVar[bool] = False
     FOLDS: ClassVar[tuple[type[Event], ...]] = (RepositoryMined, CandidateValidated)
+    TABLES: ClassVar[Mapping[str, Table]] = {
+        "commits": Table(
+            key=("repository", "commit_id"),
+            columns={
+                "repository": str,
+                "commit_id": str,
+                "date": str,
+                "subject": str,
+                "verdict": str,
+                "criterion": str,
+            },
+        ),
+        "candidates": Table(
+            key=("repository", "commit_id"),
+            columns={
+                "repository": str,
+                "commit_id": str,
+                "valid": int,
+                "criterion": str,
+                "reason": str,
+                "environment": str,
+                "sandbox": str,
+                "duration_ns": int,
+            },
+        ),
+    }
 
     read: ReadArtifact
     mined: dict[str, RepositoryMined] = field(default_factory=dict)
@@ -55,7 +81,7 @@ class MinedTasks:
             "commits": [
                 {
                     "repository": repository,
-                    "commit": row["commit"],
+                    "commit_id": row["commit"],  # `commit` is a word of SQL
                     "date": row["date"],
                     "subject": row["subject"],
                     "verdict": row["verdict"],
@@ -67,7 +93,7 @@ class MinedTasks:
             "candidates": [
                 {
                     "repository": repository,
-                    "commit": event.commit,
+                    "commit_id": event.commit,
                     "valid": int(event.valid),
                     "criterion": event.criterion,
                     "reason": event.reason,

@@ -26,6 +26,7 @@ from ledger.named_artifacts import named_artifacts
 from schemas.base import ArtifactRef, Event
 from schemas.envelope import Envelope
 from schemas.events import EVENT_TYPES
+from schemas.events.study import AnalysisCompleted
 from schemas.identifiers import parse_cell_id
 
 SHORT_TEXT = 60
@@ -50,14 +51,18 @@ def command(
     """Show a record, a cell or a stream.
 
     TARGET is the position of a record (4711), a cell (R001-003/H000/M002/0), a stream (study, runs,
-    server/lmstudio, command/<id> …), or `tasks` for the frozen tasks. Records that carry outcomes
-    are masked unless --reason is given; that is recorded first.
+    server/lmstudio, command/<id> …), `tasks` for the frozen tasks, or `analysis` for the results of
+    the last analysis. Records that carry outcomes are masked unless --reason is given; that is
+    recorded first. An analysis is not shown without.
     """
     from ledger.cli.inspection_gate import pass_gate
 
     with reading(study) as context:
         if target == "tasks":
             _show_tasks(context, as_json)
+            return
+        if target == "analysis":
+            _show_analysis(context, study, reason)
             return
         found = [_Shown(stored) for stored in _records(context, target)]
         outcomes = any(record.carries_outcome for record in found)
@@ -215,6 +220,20 @@ def _content(context: Context, ref: ArtifactRef, max_bytes: int) -> str:
 def _pretty(document: dict[str, Any]) -> str:
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
     return "\n".join(map(printable, text.splitlines()))
+
+
+def _show_analysis(context: Context, study: Path, reason: str | None) -> None:
+    """Print the results artifact of the last analysis; JSON with and without ``--json``."""
+    from ledger.cli.inspection_gate import pass_gate
+
+    last = None
+    for fact in context.log_facts():
+        if isinstance(fact.event, AnalysisCompleted):
+            last = fact.event
+    if last is None:
+        raise Usage("there is no analysis yet: `ledger analyze` computes it")
+    pass_gate(study, reason, "an analysis")
+    print_json(msgspec.json.decode(context.artifacts.get(last.results)))
 
 
 def _show_tasks(context: Context, as_json: bool) -> None:

@@ -1,0 +1,105 @@
+"""``ledger audit``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from ledger.cli.options import (
+    json_option,
+    print_json,
+    print_table,
+    printable,
+    reading,
+    study_option,
+)
+from ledger.errors import Usage
+
+if TYPE_CHECKING:
+    from projections.audits.finding import Verdict
+
+NOTES_SHOWN = 5
+
+
+@click.command("audit")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@study_option
+@json_option
+@click.option("--list", "list_audits", is_flag=True, help="List the audits and what they ask.")
+def command(names: Sequence[str], study: Path, as_json: bool, list_audits: bool) -> int:
+    """Run the named audits, or all of them.
+
+    Each audit reads the log and says what it looked at and what it found, with the record. Status 0
+    where no audit found a violation, 3 where one did. No audit shows an outcome.
+    """
+    questions = _questions()
+    unknown = [name for name in names if name not in questions]
+    if unknown:
+        raise Usage(f"there is no audit {unknown[0]!r}; audits are {', '.join(questions)}")
+    if list_audits:
+        listed = [{"audit": name, "question": text} for name, text in questions.items()]
+        if as_json:
+            print_json({"audits": listed})
+        else:
+            print_table(listed)
+        return 0
+    verdicts = _run(study, [name for name in questions if not names or name in names])
+    violated = any(verdict.status == "violated" for verdict in verdicts)
+    if as_json:
+        rows = [
+            {"ok": verdict.status != "violated", **msgspec.to_builtins(verdict)}
+            for verdict in verdicts
+        ]
+        print_json({"ok": not violated, "audits": rows})
+    else:
+        _print(verdicts)
+    return 3 if violated else 0
+
+
+def _questions() -> dict[str, str]:
+    from projections.audits import chain
+    from projections.audits.registry import AUDITS
+
+    return {chain.NAME: chain.QUESTION, **{audit.NAME: audit.QUESTION for audit in AUDITS}}
+
+
+def _run(study: Path, names: Sequence[str]) -> "list[Verdict]":
+    """The verdicts in the order of the list; the log is read once for all folds."""
+    from projections.audits import chain
+    from projections.audits.registry import AUDITS
+    from projections.fold import Follower
+
+    with reading(study) as context:
+        verdicts = [chain.audit_chain(context.directory.root)] if chain.NAME in names else []
+        audits = [
+            make(context.artifacts.get) for audit, make in AUDITS.items() if audit.NAME in names
+        ]
+        Follower(context.log, *audits).catch_up()
+    return verdicts + [audit.verdict() for audit in audits]
+
+
+def _print(verdicts: "Sequence[Verdict]") -> None:
+    print_table(
+        [
+            {
+                "audit": verdict.audit,
+                "status": verdict.status.replace("_", " "),
+                "checked": ", ".join(
+                    f"{count} {name.replace('_', ' ')}" for name, count in verdict.checked.items()
+                ),
+            }
+            for verdict in verdicts
+        ]
+    )
+    for verdict in verdicts:
+        notes = 0
+        for finding in verdict.findings:
+            notes += finding.severity == "note"
+            if finding.severity == "note" and notes > NOTES_SHOWN:
+                continue
+            where = "" if finding.seq is None else f" at record {finding.seq}"
+            print(f"{verdict.audit}: {finding.severity}{where}: {printable(finding.text)}")
+        if notes > NOTES_SHOWN:
+            print(f"{verdict.audit}: {notes - NOTES_SHOWN} more notes; --json shows all")

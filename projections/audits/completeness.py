@@ -1,0 +1,156 @@
+"""Did every planned cell end exactly once, in the planned order, after the freeze?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+
+from ledger.log import Fact
+from projections.audits.finding import Findings, Verdict
+from projections.fold import ReadArtifact
+from schemas.base import Event
+from schemas.events.cell import CellFinished, CellStarted, CellVoided
+from schemas.events.grading import CellGraded
+from schemas.events.run import StudyCompleted
+from schemas.events.study import PlanPrepared, StudyFrozen
+from schemas.plan import Plan
+from schemas.study import parse_study
+
+
+@dataclass
+class _Cell:
+    position: int
+    attempt: int = -1
+    running: bool = False
+    ended: str = ""
+    """Class of the last end; empty while there is none."""
+    graded: bool = False
+    void: bool = False
+
+    @property
+    def observed(self) -> bool:
+        """True once the cell has an end that no new attempt may replace."""
+        return self.ended not in ("", "infrastructure")
+
+
+class CompletenessAudit:
+    """Holds the state of every planned cell."""
+
+    NAME: ClassVar[str] = "completeness"
+    QUESTION: ClassVar[str] = (
+        "Did every planned cell reach exactly one terminal state, in plan order, after the freeze?"
+    )
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        PlanPrepared,
+        StudyFrozen,
+        CellStarted,
+        CellFinished,
+        CellGraded,
+        CellVoided,
+        StudyCompleted,
+    )
+
+    def __init__(self, read: ReadArtifact) -> None:
+        self._read = read
+        self._findings = Findings(self.NAME)
+        self._plan: PlanPrepared | None = None
+        self._frozen = False
+        self._cells: dict[str, _Cell] = {}
+        self._attempts_allowed = 1
+        self._last_started = -1
+        self._completed = False
+
+    def apply(self, fact: Fact) -> None:
+        for problem in self._problems(fact.event, fact.stream):
+            self._findings.violation(fact.seq, problem)
+
+    def _problems(self, event: Event, stream: str) -> Iterator[str]:
+        match event:
+            case PlanPrepared():
+                self._plan = event
+            case StudyFrozen():
+                yield from self._freeze(event)
+            case StudyCompleted():
+                yield from self._complete(event)
+            case _:
+                name = stream.removeprefix("cell/")
+                cell = self._cells.get(name)
+                if cell is not None:
+                    yield from self._cell_problems(cell, name, event)
+                elif self._frozen:
+                    yield f"{event.TYPE} of {name}, which is not in the plan"
+                else:
+                    yield f"{event.TYPE} of {name} before the study was frozen"
+
+    def _freeze(self, event: StudyFrozen) -> Iterator[str]:
+        if self._frozen:
+            yield "the study was frozen a second time"
+        self._frozen = True
+        if self._plan is None or self._plan.plan.digest != event.plan:
+            yield "the frozen plan is not the plan that was prepared last"
+            return
+        plan = msgspec.json.decode(self._read(self._plan.plan), type=Plan)
+        budgets = parse_study(self._read(event.study)).budgets
+        self._attempts_allowed = budgets.infrastructure_attempts
+        self._cells = {str(planned.cell): _Cell(planned.position) for planned in plan.cells}
+
+    def _cell_problems(self, cell: _Cell, name: str, event: Event) -> Iterator[str]:
+        match event:
+            case CellStarted():
+                if cell.running:
+                    yield f"{name} began again before it had ended"
+                if cell.observed:
+                    yield f"{name} began again after it had ended as {cell.ended}"
+                if event.attempt != cell.attempt + 1:
+                    yield f"{name}: attempt {event.attempt} follows attempt {cell.attempt}"
+                if event.attempt == 0:
+                    if cell.position < self._last_started:
+                        yield f"{name} began after a cell that comes later in the plan"
+                    self._last_started = max(self._last_started, cell.position)
+                cell.attempt, cell.running = event.attempt, True
+            case CellFinished():
+                if not cell.running:
+                    yield f"{name} ended and was not running"
+                if event.attempt != cell.attempt:
+                    yield f"{name}: attempt {event.attempt} ended, running was {cell.attempt}"
+                cell.running, cell.ended = False, event.ended
+            case CellGraded():
+                if cell.graded:
+                    yield f"{name} was graded a second time"
+                if cell.running or not cell.ended:
+                    yield f"{name} was graded before it had ended"
+                cell.graded = True
+            case CellVoided():
+                if cell.void:
+                    yield f"{name} was voided a second time"
+                cell.void = True
+
+    def _complete(self, event: StudyCompleted) -> Iterator[str]:
+        if self._completed:
+            yield "the study was completed a second time"
+        self._completed = True
+        if event.cells != len(self._cells):
+            yield f"the end counts {event.cells} cells, planned were {len(self._cells)}"
+        for name, cell in self._cells.items():
+            if cell.running or not cell.ended:
+                yield f"the study is called complete and {name} has not ended"
+            elif not cell.graded and not cell.void:
+                yield f"the study is called complete and {name} is neither graded nor void"
+            if cell.ended == "infrastructure" and cell.attempt + 1 < self._attempts_allowed:
+                yield f"{name} ended without an observation and was not run again"
+
+    def verdict(self) -> Verdict:
+        cells = self._cells.values()
+        ended = sum(bool(cell.ended) and not cell.running for cell in cells)
+        if self._frozen and not self._completed:
+            self._findings.note(
+                None, f"the study is not complete: {len(cells) - ended} cells have not ended"
+            )
+        return self._findings.verdict(
+            applicable=self._frozen,
+            planned=len(cells),
+            ended=ended,
+            graded=sum(cell.graded for cell in cells),
+            void=sum(cell.void for cell in cells),
+        )

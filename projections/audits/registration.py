@@ -1,0 +1,66 @@
+"""Can somebody who does not trust this clock see that the freeze came before the first answer?"""
+
+from typing import ClassVar
+
+from ledger.log import Fact
+from projections.audits.finding import Findings, Verdict
+from schemas.base import Event
+from schemas.events.cell import TurnAnswered
+from schemas.events.ledger import CheckpointAnchored
+from schemas.events.study import StudyFrozen
+
+
+class RegistrationAudit:
+    """Looks for an outside anchor over the freeze, made before the first model response."""
+
+    NAME: ClassVar[str] = "registration"
+    QUESTION: ClassVar[str] = (
+        "Was the frozen study anchored outside before the first response of a model?"
+    )
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (StudyFrozen, CheckpointAnchored, TurnAnswered)
+
+    def __init__(self) -> None:
+        self._findings = Findings(self.NAME)
+        self._frozen: int | None = None
+        self._first_response: int | None = None
+        self._in_time = self._anchors = 0
+
+    def apply(self, fact: Fact) -> None:
+        match fact.event:
+            case StudyFrozen():
+                self._frozen = fact.seq
+            case TurnAnswered():
+                if self._first_response is None:
+                    self._first_response = fact.seq
+                    if self._frozen is None:
+                        self._findings.violation(
+                            fact.seq, "a model answered before the study was frozen"
+                        )
+            case CheckpointAnchored() as anchor:
+                self._anchors += 1
+                if self._frozen is None or anchor.size <= self._frozen:
+                    return
+                if self._first_response is None:
+                    self._in_time += 1
+                    self._findings.note(
+                        fact.seq, f"the freeze is anchored ({anchor.kind}: {anchor.where})"
+                    )
+                else:
+                    self._findings.note(
+                        fact.seq,
+                        f"anchored ({anchor.kind}: {anchor.where}) after the first response "
+                        f"(record {self._first_response})",
+                    )
+
+    def verdict(self) -> Verdict:
+        if self._frozen is not None and not self._in_time:
+            self._findings.note(
+                self._frozen,
+                "no registration is recorded: the ledger alone cannot show to somebody who does "
+                "not trust its clock that the freeze came before the first response",
+            )
+        return self._findings.verdict(
+            applicable=self._in_time > 0,
+            anchors=self._anchors,
+            anchors_before_first_response=self._in_time,
+        )

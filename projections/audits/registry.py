@@ -1,0 +1,36 @@
+"""Every audit that reads the log through a fold: the literal list, in the order of printing.
+
+``chain`` reads raw bytes instead (``projections/audits/chain.py``) and comes before all of these.
+"""
+
+from collections.abc import Callable, Mapping
+
+from projections.audits.amendments import AmendmentAudit
+from projections.audits.budgets import BudgetAudit
+from projections.audits.commands import CommandAudit
+from projections.audits.completeness import CompletenessAudit
+from projections.audits.contamination import ContaminationAudit
+from projections.audits.finding import Audit
+from projections.audits.funnel import FunnelAudit
+from projections.audits.identity import IdentityAudit
+from projections.audits.inspections import InspectionAudit
+from projections.audits.leak_probes import LeakProbeAudit
+from projections.audits.registration import RegistrationAudit
+from projections.audits.residency import ResidencyAudit
+from projections.audits.retries import RetryAudit
+from projections.fold import ReadArtifact
+
+AUDITS: Mapping[type[Audit], Callable[[ReadArtifact], Audit]] = {
+    RegistrationAudit: lambda read: RegistrationAudit(),
+    FunnelAudit: FunnelAudit,
+    ContaminationAudit: ContaminationAudit,
+    LeakProbeAudit: LeakProbeAudit,
+    IdentityAudit: IdentityAudit,
+    CompletenessAudit: CompletenessAudit,
+    ResidencyAudit: lambda read: ResidencyAudit(),
+    BudgetAudit: BudgetAudit,
+    RetryAudit: RetryAudit,
+    AmendmentAudit: lambda read: AmendmentAudit(),
+    InspectionAudit: InspectionAudit,
+    CommandAudit: lambda read: CommandAudit(),
+}

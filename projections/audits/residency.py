@@ -1,0 +1,107 @@
+"""Was there ever more than one model in memory, and was every turn asked of the right one?"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ledger.log import Fact
+from projections.audits.finding import Findings, Verdict
+from schemas.base import Event
+from schemas.events.cell import TurnStarted
+from schemas.events.server import (
+    ModelLoaded,
+    ModelLoadStarted,
+    ModelLost,
+    ModelUnloaded,
+    ServerChecked,
+    ServerMismatched,
+)
+from schemas.events.study import StudyFrozen
+from schemas.identifiers import parse_cell_id
+
+
+class ResidencyAudit:
+    """Holds the instances that are resident by the log: at most one at any record."""
+
+    NAME: ClassVar[str] = "residency"
+    QUESTION: ClassVar[str] = (
+        "Was at most one model resident at any time, and every turn asked of the cell's model?"
+    )
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        StudyFrozen,
+        ServerChecked,
+        ModelLoadStarted,
+        ModelLoaded,
+        ModelUnloaded,
+        ModelLost,
+        ServerMismatched,
+        TurnStarted,
+    )
+
+    def __init__(self) -> None:
+        self._findings = Findings(self.NAME)
+        self._resident: dict[str, str] = {}
+        """Model by instance."""
+        self._loading = ""
+        self._simulated: bool | None = None
+        self._loads = self._turns = self._mismatches = 0
+
+    def apply(self, fact: Fact) -> None:
+        for problem in self._problems(fact.event, fact.stream):
+            self._findings.violation(fact.seq, problem)
+        if isinstance(fact.event, ServerMismatched):
+            self._mismatches += 1
+            self._findings.note(fact.seq, f"preflight stopped the run: {fact.event.problem}")
+
+    def _problems(self, event: Event, stream: str) -> Iterator[str]:
+        present = ", ".join(self._resident.values())
+        match event:
+            case StudyFrozen():
+                self._simulated = event.simulated
+            case ServerChecked():
+                yield from self._wrong_kind(event.simulated)
+            case ModelLoadStarted():
+                if self._resident:
+                    yield f"a load of {event.model} was sent while {present} was resident"
+                self._loading = event.model
+            case ModelLoaded():
+                self._loads += 1
+                if self._resident:
+                    yield f"{event.model} was loaded while {present} was resident"
+                if self._loading != event.model:
+                    yield f"{event.model} is resident without a recorded load"
+                if not event.evidence:
+                    yield f"nothing that the server said about {event.model} was kept"
+                yield from self._wrong_kind(event.simulated)
+                self._resident[event.instance] = event.model
+                self._loading = ""
+            case ModelUnloaded():
+                # A load whose end nobody recorded is undone under the name of its model.
+                known = event.instance in self._resident or event.model == self._loading
+                if not known:
+                    yield f"{event.instance} was unloaded and had not been resident"
+                self._resident.pop(event.instance, None)
+                self._loading = ""
+            case ModelLost():
+                self._resident.pop(event.instance, None)
+                self._loading = ""
+            case TurnStarted():
+                self._turns += 1
+                wanted = parse_cell_id(stream).agent
+                model = self._resident.get(event.instance)
+                if model is None:
+                    yield f"turn {event.turn} was asked of {event.instance}, which is not resident"
+                elif model != wanted:
+                    yield f"turn {event.turn} of a cell of {wanted} was asked of {model}"
+
+    def _wrong_kind(self, simulated: bool) -> Iterator[str]:
+        if self._simulated is not None and simulated != self._simulated:
+            says = "simulated" if simulated else "real"
+            yield f"the server is a {says} one and the frozen study says otherwise"
+
+    def verdict(self) -> Verdict:
+        return self._findings.verdict(
+            applicable=self._loads + self._turns + self._mismatches > 0,
+            loads=self._loads,
+            turns=self._turns,
+            stopped_by_preflight=self._mismatches,
+        )

@@ -1,0 +1,31 @@
+"""Every projection that becomes tables: the literal list."""
+
+from collections.abc import Callable, Mapping
+
+from projections.amendments import Amendments
+from projections.fold import Projection, ReadArtifact, Table
+from projections.outcomes import Outcomes
+from projections.pending_commands import PendingCommands
+from projections.progress import Progress
+from projections.residency import Residency
+from projections.tasks import MinedTasks
+
+PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
+    Progress: Progress,
+    MinedTasks: MinedTasks,
+    Amendments: lambda read: Amendments(),
+    Residency: lambda read: Residency(),
+    PendingCommands: lambda read: PendingCommands(),
+    Outcomes: Outcomes,
+}
+"""How a fresh state of each is made; the order is the order of tables in every listing."""
+
+
+def table_declarations(guarded: bool) -> dict[str, Table]:
+    """Declared tables by name: those behind the inspection gate, or all others."""
+    return {
+        name: table
+        for projection in PROJECTIONS
+        if projection.GUARDED is guarded
+        for name, table in projection.TABLES.items()
+    }
