@@ -10,6 +10,7 @@ at start <= position < stop, so that a proof over a million records holds O(log 
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from itertools import islice
 
 HASH_BYTES = 32
 EMPTY_ROOT = sha256(b"").digest()
@@ -24,35 +25,43 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 class Frontier:
     """The tree's right edge: all that is needed to append and to compute the root.
 
-    ``roots`` holds the roots of the perfect subtrees that make up the tree, the largest (leftmost)
-    first: one for every 1 in the binary form of ``size``.
+    It consists of the roots of the perfect subtrees that make up the tree, one for every 1 in the
+    binary form of ``size``; ``roots`` lists them, the largest (leftmost) first.
     """
 
     def __init__(self, size: int = 0, roots: Sequence[bytes] = ()) -> None:
-        if len(roots) != size.bit_count():
-            raise ValueError(f"a tree of {size} leaves has {size.bit_count()} perfect subtrees")
+        levels = [level for level in range(size.bit_length()) if size >> level & 1]
+        if len(roots) != len(levels):
+            raise ValueError(f"a tree of {size} leaves has {len(levels)} perfect subtrees")
         self.size = size
-        self.roots = list(roots)
+        self._by_level = dict(zip(reversed(levels), roots, strict=True))
+
+    @property
+    def roots(self) -> list[bytes]:
+        return [self._by_level[level] for level in sorted(self._by_level, reverse=True)]
 
     def extend(self, leaves: Iterable[bytes]) -> None:
-        """Append leaves, at an amortised cost of one hash each."""
-        roots, size = self.roots, self.size
-        for leaf in leaves:
-            node = leaf
-            complete = size
-            while complete & 1:
-                node = sha256(b"\x01" + roots.pop() + node).digest()
-                complete >>= 1
-            roots.append(node)
-            size += 1
-        self.size = size
+        """Append leaves, at a cost of one hash each."""
+        remaining = iter(leaves)
+        while nodes := list(islice(remaining, 4096)):
+            self.size += len(nodes)
+            level = 0
+            while nodes:
+                if level in self._by_level:
+                    nodes.insert(0, self._by_level.pop(level))
+                if len(nodes) & 1:
+                    self._by_level[level] = nodes.pop()
+                pairs = zip(nodes[::2], nodes[1::2], strict=True)
+                nodes = [sha256(b"\x01" + left + right).digest() for left, right in pairs]
+                level += 1
 
     def root(self) -> bytes:
         """Root of the tree over everything appended so far."""
-        if not self.roots:
+        smallest_first = self.roots[::-1]
+        if not smallest_first:
             return EMPTY_ROOT
-        node = self.roots[-1]
-        for left in reversed(self.roots[:-1]):
+        node = smallest_first[0]
+        for left in smallest_first[1:]:
             node = node_hash(left, node)
         return node
 

@@ -1,9 +1,8 @@
 """Which artifacts a record names: in its own fields, and inside artifacts that name others.
 
-A task lists its files and an overlay its contents as further artifacts. Whoever checks, copies or
-collects artifacts must follow those too, so the one list of fields whose content names more stands
-here (``CONTENT_THAT_NAMES``). The fields themselves are found from the types, so a new event needs
-nothing here.
+A task lists its files as further artifacts. Whoever checks, copies or collects artifacts must
+follow those too, so the one list of fields whose content names more stands here
+(``CONTENT_THAT_NAMES``). The fields are found from the types: a new event needs nothing here.
 """
 
 from collections.abc import Iterator
@@ -14,17 +13,13 @@ import msgspec
 from msgspec import inspect
 
 from schemas.base import ArtifactRef, Event
-from schemas.commands import RunPublicTests
-from schemas.events.cell import CellFinished
 from schemas.events.mining import CandidateValidated
 from schemas.events.study import TasksFrozen
-from schemas.task import Overlay, Task
+from schemas.task import Task
 
 CONTENT_THAT_NAMES: dict[tuple[type, str], Any] = {
     (TasksFrozen, "tasks"): tuple[Task, ...],
     (CandidateValidated, "task"): Task,
-    (CellFinished, "overlay"): Overlay,
-    (RunPublicTests, "candidate"): Overlay,
 }
 """Fields whose artifact is JSON of a type that names artifacts itself."""
 

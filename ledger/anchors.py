@@ -1,0 +1,117 @@
+"""Receipts of anchored checkpoints, checked without a network.
+
+``checkpoint.anchored.v1`` records a note and what came back when it was put outside:
+
+    kind    where                          receipt
+    copy    full path of a file            SHA-256 of the note, hexadecimal
+    git     URL or path of a remote        id of the pushed commit; its tree's blob ``checkpoint``
+                                           is the note
+    time    name of the authority          base64 of the RFC 3161 response over the note's bytes
+
+A receipt that cannot be checked here and now does not count, and verification says why.
+"""
+
+import base64
+import binascii
+import os
+import stat
+import subprocess
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+from schemas.events.ledger import CheckpointAnchored
+
+MAX_COPY_BYTES = 64 << 20
+ANCHOR_BLOB = "checkpoint"
+TIME_LIMIT_SECONDS = 30
+
+
+def check_receipt(
+    event: CheckpointAnchored, ledger: Path, time_authority: Path | None
+) -> tuple[bool, str]:
+    """(does it count, why or why not). ``ledger`` is the verified file, ``time_authority`` the PEM
+    certificate of a time-stamping authority that the caller trusts."""
+    if "\0" in event.where:
+        return False, "it names no place"
+    if event.kind == "copy":
+        return _check_copy(event, ledger)
+    if event.kind == "git":
+        return _check_git(event, ledger)
+    return _check_time(event, time_authority)
+
+
+def _check_copy(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:
+    note = event.note.encode()
+    if event.receipt != sha256(note).hexdigest():
+        return False, "the receipt is not the digest of the note"
+    if not os.path.isabs(event.where) or _lies_beside(event.where, ledger):
+        return False, "the copy lies in the ledger's own folder"
+    try:
+        # Not blocking: the path comes from the ledger and may name a pipe.
+        descriptor = os.open(event.where, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return False, "the copy is not a file"
+            content = file.read(MAX_COPY_BYTES)
+    except (OSError, ValueError):
+        return False, "the copy is not on this machine; fetch it and give it with --against"
+    return (True, "the copy holds the note") if note in content else (False, "it is not the note")
+
+
+def _check_git(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:
+    import pygit2
+
+    if not os.path.isabs(event.where) or not Path(event.where).is_dir():
+        return False, "the remote is not on this machine; fetch the note and give it by --against"
+    if _lies_beside(event.where, ledger):
+        return False, "the remote lies in the ledger's own folder"
+    try:
+        repository = pygit2.Repository(event.where, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        commit = repository[event.receipt]
+        if not isinstance(commit, pygit2.Commit):
+            return False, "the receipt is not a commit"
+        tips = [
+            repository.references[name].peel(pygit2.Commit).id for name in repository.references
+        ]
+        reachable = commit.id in tips or repository.descendant_of_any(commit.id, tips)
+        blob = commit.tree[ANCHOR_BLOB]
+    except (KeyError, ValueError, pygit2.GitError) as error:
+        return False, f"the commit cannot be read: {error}"
+    if not isinstance(blob, pygit2.Blob) or blob.data != event.note.encode():
+        return False, "the commit does not hold the note"
+    if not reachable:
+        return False, "no branch of the remote holds the commit any more"
+    return True, "the remote holds the commit with the note"
+
+
+def _check_time(event: CheckpointAnchored, time_authority: Path | None) -> tuple[bool, str]:
+    if time_authority is None:
+        return False, "give the authority's certificate to check its token"
+    try:
+        response = base64.b64decode(event.receipt, validate=True)
+    except binascii.Error:
+        return False, "the receipt is not base64"
+    with tempfile.TemporaryDirectory() as folder:
+        note_file, response_file = Path(folder, "note"), Path(folder, "response")
+        note_file.write_bytes(event.note.encode())
+        response_file.write_bytes(response)
+        command = ["openssl", "ts", "-verify", "-data", str(note_file), "-in", str(response_file)]
+        try:
+            done = subprocess.run(
+                [*command, "-CAfile", str(time_authority.absolute())],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIME_LIMIT_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return False, f"openssl cannot be run: {error}"
+    if done.returncode != 0 or b"Verification: OK" not in done.stdout:
+        return False, "the authority did not sign this note"
+    return True, "the authority signed the note"
+
+
+def _lies_beside(where: str, ledger: Path) -> bool:
+    """An anchor that whoever changes the ledger changes with it is none."""
+    return Path(where).resolve().is_relative_to(ledger.resolve().parent)

@@ -1,0 +1,510 @@
+"""The checks that see every record, and the page of records that they see.
+
+Each class of this module finds the codes that its docstring names. It is made once for a
+verification, sees every page in order, keeps what it needs from one page to the next, and goes on
+behind every fault.
+"""
+
+import os
+import stat
+import zlib
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from ledger.artifacts import MAX_BYTES
+from ledger.codec import is_canonical
+from ledger.merkle import Frontier
+from ledger.named_artifacts import artifacts_in_content, named_artifacts
+from ledger.record_sources import RecordSource, Row, SqliteRecords, Stretch
+from schemas.base import ArtifactRef, Event
+from schemas.envelope import FIRST_PREV, MAX_RECORD_BYTES
+from schemas.events import EVENT_TYPES
+
+MAX_SHOWN = 200
+MAX_REMEMBERED_ARTIFACTS = 1 << 16
+MAX_NAMING_ARTIFACT_BYTES = 64 << 20
+
+WARNINGS = frozenset({"CLOCK_BACKWARD", "WAL_MISSING_SUSPECTED"})
+NOTES = frozenset({"UNKNOWN_TYPE"})
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that is not as it must be. ``expected`` and ``got`` are printable ASCII."""
+
+    code: str
+    seq: int | None
+    expected: str
+    got: str
+
+    @property
+    def severity(self) -> Literal["violation", "warning", "note"]:
+        if self.code in WARNINGS:
+            return "warning"
+        if self.code in NOTES or (self.code == "ARTIFACT_MISSING" and self.got == ERASED):
+            return "note"
+        return "violation"
+
+
+ERASED = "gone; it was recorded as erasable"
+
+
+def shown(text: str) -> str:
+    """Untrusted text for a report: one line of printable ASCII, cut."""
+    escaped = text.encode("unicode_escape").decode("ascii")
+    return escaped if len(escaped) <= MAX_SHOWN else f"{escaped[:MAX_SHOWN]}..."
+
+
+# --- a page of records ---------------------------------------------------------------------------
+
+
+class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """``Envelope`` without its patterns: the link is compared digit by digit anyway, and regular
+    expressions would take a fifth of the time."""
+
+    seq: int
+    prev: str
+    id: str
+    type: str
+    stream: str
+    version: int
+    at: str
+    actor: str
+    cause: str | None
+    index: int
+    run: str
+    clock: str | UnsetType = UNSET
+    data: Raw = Raw(b"null")
+
+
+COLUMN_NAMES = ("id", "type", "stream", "version", "at", "actor", "cause", "index", "run")
+
+_decode = msgspec.json.Decoder(Fields).decode
+_encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
+_data_decoders = {tag: msgspec.json.Decoder(kind).decode for tag, kind in EVENT_TYPES.items()}
+_NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Page:
+    """Some records in a row, hashed and decoded once for all checks. Lists of equal length."""
+
+    def __init__(self, stretch: Stretch, following: int, link: str) -> None:
+        """``following`` and ``link``: position and ``prev`` that the first record should have."""
+        rows = stretch.rows
+        self.unreadable = stretch.unreadable
+        self.records: list[bytes] = [row[1] for row in rows]
+        self.not_canonical: list[tuple[int, str]] = []
+        """(seq, why)"""
+        for place, record in enumerate(self.records):
+            if record.__class__ is not bytes:
+                self.not_canonical.append((rows[place][0], "it is not stored as bytes"))
+                self.records[place] = str(record).encode("utf-8", "replace")
+        self.leaves = [sha256(b"\x00" + record).digest() for record in self.records]
+        self.links = [link, *[leaf.hex() for leaf in self.leaves]]
+        """``prev`` that each record should have, then the one that comes behind the page."""
+        self.columns: list[Row] = [row[2:] for row in rows]
+        """Leaf column first; empty where there are none, or none that can be read."""
+        expected = _as_expected(rows, self.records, self.links)
+        self.differing: list[int] = [place for place, pair in enumerate(expected) if pair is None]
+        """Places of records that are not, byte for byte, what columns and predecessor say."""
+        self.seqs: list[int] = []
+        self.fields: list[Fields | None] = []
+        self.events: list[Event | None] = []
+        for row, record, pair in zip(rows, self.records, expected, strict=True):
+            position = row[0]
+            if pair is not None:
+                fields, event = pair
+            else:
+                fields, event, why = read_record(record)
+                if position is None:
+                    position = following if fields is None else fields.seq
+                if why:
+                    self.not_canonical.append((position, why))
+            self.seqs.append(position)
+            self.fields.append(fields)
+            self.events.append(event)
+            following = position + 1
+        self.following = following
+
+
+def _as_expected(
+    rows: Sequence[Row], records: Sequence[bytes], links: Sequence[str]
+) -> Sequence[tuple[Fields | None, Event | None] | None]:
+    """(envelope, event) of every record that is exactly what its columns and the record before it
+    say, in canonical form; None for the others.
+
+    They are encoded from what is expected, all at once, and compared as bytes: nearly every record
+    agrees, and then its envelope need not be decoded, nor compared column by column.
+    """
+    try:
+        guesses = [Fields(row[0], link, *row[3:]) for row, link in zip(rows, links, strict=False)]
+        # A line ends in `"data":null}`; a newline stands nowhere else in canonical JSON.
+        beginnings = _encode_lines(guesses).split(b"null}\n")
+        events = [
+            _data_decoders[guess.type](record[len(beginning) : -1])
+            for guess, record, beginning in zip(guesses, records, beginnings, strict=False)
+        ]
+        data = _encode_lines(events).split(b"\n")
+    except (KeyError, TypeError, OverflowError, *_NOT_DECODABLE):
+        return [None] * len(rows)
+    return [
+        pair if beginning + body + b"}" == record and len(record) <= MAX_RECORD_BYTES else None
+        for pair, beginning, body, record in zip(
+            zip(guesses, events, strict=True), beginnings, data, records, strict=False
+        )
+    ]
+
+
+def read_record(record: bytes) -> tuple[Fields | None, Event | None, str]:
+    """(envelope, event of a known type, why it is not canonical or "")."""
+    try:
+        fields = _decode(record)
+    except _NOT_DECODABLE as error:
+        return None, None, f"not a record: {error}"
+    event = None
+    if fields.type in _data_decoders:
+        try:
+            event = _data_decoders[fields.type](fields.data)
+        except _NOT_DECODABLE as error:
+            return fields, None, f"its data is not a {fields.type}: {error}"
+    if len(record) > MAX_RECORD_BYTES:
+        return fields, event, f"{len(record)} bytes"
+    if _encode(fields) != record or not is_canonical(record):
+        return fields, event, "it does not re-encode to the same bytes, or is nested too deep"
+    return fields, event, ""
+
+
+# --- checks of records ---------------------------------------------------------------------------
+
+
+class Subject(msgspec.Struct):
+    """What is verified: shared by all checks, filled before the records are read."""
+
+    source: RecordSource
+    artifacts: Path | None
+    targets: "list[Target]"
+    """Sizes at which a root is known, smallest first."""
+
+
+class Target(msgspec.Struct):
+    """A root that was signed or seen for a size; ``matches`` is known once that size is read."""
+
+    size: int
+    root: bytes
+    mismatch: Literal["ROOT_MISMATCH", "FORK"]
+    origin: str
+    """Where it comes from, in words."""
+    matches: bool | None = None
+
+
+class RecordCheck(Protocol):
+    """Sees every page once, in order."""
+
+    def __init__(self, subject: Subject) -> None: ...
+
+    def look_at(self, page: Page) -> Iterator[Finding]: ...
+
+
+class Positions:
+    """SEQ_GAP, SEQ_DUP, DB_CORRUPT: positions are dense from 0 and can be read."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.following = 0
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        for seq in page.seqs:
+            if seq == self.following:
+                self.following += 1
+            elif seq > self.following:
+                yield Finding("SEQ_GAP", self.following, f"seq {self.following}", f"seq {seq}")
+                self.following = seq + 1
+            else:
+                yield Finding("SEQ_DUP", seq, f"seq {self.following}", f"seq {seq} again")
+        if page.unreadable is not None and not page.unreadable.too_large:
+            lost = page.unreadable
+            yield Finding(
+                "DB_CORRUPT",
+                lost.start,
+                f"records {lost.start} to {lost.stop - 1}",
+                shown(lost.reason),
+            )
+        if page.unreadable is not None:
+            self.following = page.unreadable.stop
+
+
+class Links:
+    """LINK: every record names the leaf of the one before it, as computed from that one's bytes."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.seq = -1
+        self.leaf = FIRST_PREV
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        for seq, fields, leaf in zip(page.seqs, page.fields, page.links[1:], strict=True):
+            if seq <= self.seq:
+                continue  # a repeated position has no place in the chain
+            if seq == self.seq + 1 and fields is not None and fields.prev != self.leaf:
+                yield Finding("LINK", seq, self.leaf, shown(fields.prev))
+            self.seq = seq
+            self.leaf = leaf
+
+
+class StoredLeaves:
+    """LEAF: the column holds the hash of the record's bytes."""
+
+    def __init__(self, subject: Subject) -> None:
+        pass
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        for seq, columns, leaf in zip(page.seqs, page.columns, page.leaves, strict=True):
+            if columns and columns[0] != leaf:
+                stored = columns[0]
+                got = stored.hex() if isinstance(stored, bytes) else repr(stored)
+                yield Finding("LEAF", seq, leaf.hex(), shown(got))
+
+
+class Columns:
+    """COLUMN_MISMATCH: what SQL sees is what the record says."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.in_database = isinstance(subject.source, SqliteRecords)
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        if not self.in_database:
+            return
+        for place in page.differing:
+            seq, fields, columns = page.seqs[place], page.fields[place], page.columns[place]
+            if fields is None:
+                continue
+            wanted = {"seq": fields.seq, **{name: getattr(fields, name) for name in COLUMN_NAMES}}
+            found = {"seq": seq, **dict(zip(COLUMN_NAMES, columns[1:], strict=False))}
+            differ = [name for name in wanted if wanted[name] != found.get(name, ...)]
+            if differ:
+                yield Finding(
+                    "COLUMN_MISMATCH",
+                    seq,
+                    shown(", ".join(f"{name}={wanted[name]!r}" for name in differ)),
+                    shown(", ".join(f"{name}={found.get(name, '?')!r}" for name in differ)),
+                )
+
+
+class CanonicalForm:
+    """NON_CANONICAL: one event has one form of bytes, so no two readers can differ about it."""
+
+    def __init__(self, subject: Subject) -> None:
+        pass
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        for seq, problem in page.not_canonical:
+            yield Finding("NON_CANONICAL", seq, "a canonical record", shown(problem))
+        if page.unreadable is not None and page.unreadable.too_large:
+            limit = f"a record of at most {MAX_RECORD_BYTES} bytes"
+            yield Finding(
+                "NON_CANONICAL", page.unreadable.start, limit, shown(page.unreadable.reason)
+            )
+
+
+class StreamVersions:
+    """STREAM_VERSION: versions of a stream are dense from 0, in the order of the log."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.following: dict[str, int] = {}
+        self.seq = -1
+        self.records_are_missing = False
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        following = self.following
+        for seq, fields in zip(page.seqs, page.fields, strict=True):
+            if seq != self.seq + 1 or fields is None:
+                self.records_are_missing = True
+            if seq > self.seq:
+                self.seq = seq
+            if fields is None:
+                continue
+            stream, version = fields.stream, fields.version
+            expected = following.get(stream, 0)
+            following[stream] = version + 1
+            # Behind a gap a jump forward says nothing new; what is missing was named.
+            if version < expected or (version > expected and not self.records_are_missing):
+                yield Finding("STREAM_VERSION", seq, str(expected), str(version))
+
+
+class KnownTypes:
+    """UNKNOWN_TYPE (note): this program verifies the record and cannot replay it."""
+
+    def __init__(self, subject: Subject) -> None:
+        pass
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        for place in page.differing:
+            fields = page.fields[place]
+            if fields is not None and fields.type not in EVENT_TYPES:
+                wanted = "a type of this program"
+                yield Finding("UNKNOWN_TYPE", page.seqs[place], wanted, shown(fields.type))
+
+
+class Clock:
+    """CLOCK_BACKWARD (warning): no record is dated before the one it follows."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.at = ""
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        for seq, fields in zip(page.seqs, page.fields, strict=True):
+            if fields is None:
+                continue
+            if fields.at < self.at:
+                before = shown(f"not before {self.at}")
+                yield Finding("CLOCK_BACKWARD", seq, before, shown(fields.at))
+            self.at = fields.at
+
+
+class NamedArtifacts:
+    """ARTIFACT_MISSING, ARTIFACT_ALTERED: what a record names is there, whole and unchanged."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.folder = subject.artifacts
+        self.known: set[tuple[str, int]] = set()
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        if self.folder is None:
+            return
+        for seq, event in zip(page.seqs, page.events, strict=True):
+            if event is not None:
+                for ref, content_type in named_artifacts(event):
+                    yield from self._check(seq, ref, content_type)
+
+    def _check(self, seq: int, ref: ArtifactRef, content_type: Any) -> Iterator[Finding]:
+        assert self.folder is not None
+        if (ref.digest, ref.length) in self.known:
+            return
+        if len(self.known) >= MAX_REMEMBERED_ARTIFACTS:
+            self.known.clear()
+        self.known.add((ref.digest, ref.length))
+        content = bytearray() if content_type is not None else None
+        problem = check_artifact(self.folder, ref, content)
+        if problem == MISSING:
+            got = ERASED if ref.erasable else "no such file"
+            yield Finding("ARTIFACT_MISSING", seq, ref.digest, got)
+        elif problem:
+            yield Finding("ARTIFACT_ALTERED", seq, ref.digest, problem)
+        elif content is not None:
+            try:
+                further = artifacts_in_content(bytes(content), content_type)
+            except (ValueError, RecursionError) as error:
+                # The bytes are the recorded ones; this program cannot tell what they name.
+                yield Finding("UNKNOWN_TYPE", seq, f"artifact {ref.digest}", shown(str(error)))
+                return
+            for inner in further:
+                yield from self._check(seq, inner, None)
+
+
+class Roots:
+    """ROOT_MISMATCH, FORK: the Merkle root at every signed or seen size. Of several mismatches of
+    one kind the first is named: all later ones follow from it."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.targets = subject.targets
+        self.place = 0
+        self.frontier = Frontier()
+        self.broken_at: int | None = None
+        self.named: set[str] = set()
+
+    def look_at(self, page: Page) -> Iterator[Finding]:
+        whole = 0
+        if self.broken_at is None:
+            size = self.frontier.size
+            while whole < len(page.seqs) and page.seqs[whole] == size + whole:
+                whole += 1
+            taken = 0
+            while self.place < len(self.targets):
+                target = self.targets[self.place]
+                needed = target.size - self.frontier.size
+                if needed > whole - taken:
+                    break
+                self.frontier.extend(page.leaves[taken : taken + needed])
+                taken += needed
+                yield from self._compare(target, self.frontier.root())
+            self.frontier.extend(page.leaves[taken:whole])
+        if self.broken_at is None and (whole < len(page.seqs) or page.unreadable is not None):
+            self.broken_at = self.frontier.size
+        if self.broken_at is not None:
+            reached = max(page.seqs, default=-1) + 1
+            while self.place < len(self.targets) and self.targets[self.place].size <= reached:
+                yield from self._compare(self.targets[self.place], None)
+
+    def _compare(self, target: Target, root: bytes | None) -> Iterator[Finding]:
+        self.place += 1
+        target.matches = root == target.root
+        if not target.matches and target.mismatch not in self.named:
+            self.named.add(target.mismatch)
+            got = f"none: records are missing from seq {self.broken_at} on"
+            yield Finding(
+                target.mismatch,
+                target.size - 1,
+                f"root {target.root.hex()} of {target.size} records ({target.origin})",
+                got if root is None else f"root {root.hex()}",
+            )
+
+    def root(self) -> bytes | None:
+        return self.frontier.root() if self.broken_at is None else None
+
+
+MISSING = "missing"
+
+
+def check_artifact(folder: Path, ref: ArtifactRef, content: bytearray | None = None) -> str:
+    """Read an artifact through, in constant memory; append its plain bytes to ``content``.
+
+    Returns "" when it is whole, ``MISSING``, or what is wrong. Follows no link.
+    """
+    try:
+        shard = os.open(folder / ref.digest[:2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return MISSING
+    except OSError as error:
+        return f"its folder cannot be opened: {error.strerror}"
+    try:
+        # Not blocking: a pipe would wait for a writer for ever.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(ref.digest, flags, dir_fd=shard)
+    except FileNotFoundError:
+        return MISSING
+    except OSError as error:
+        return f"not a file that can be opened: {error.strerror}"
+    finally:
+        os.close(shard)
+    with open(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return "not a regular file"
+        limit = min(ref.length, MAX_BYTES)
+        if content is not None and limit > MAX_NAMING_ARTIFACT_BYTES:
+            return f"longer than {MAX_NAMING_ARTIFACT_BYTES} bytes, too long for a list"
+        digest, length, expand = sha256(), 0, zlib.decompressobj()
+        try:
+            while not expand.eof and (packed := file.read(1 << 16)):
+                while packed and length <= limit:
+                    plain = expand.decompress(packed, 1 << 20)
+                    packed = expand.unconsumed_tail
+                    digest.update(plain)
+                    length += len(plain)
+                    if content is not None:
+                        content += plain
+                if length > limit:
+                    return f"expands to more than {limit} bytes"
+            if not expand.eof:
+                return f"cut off after {length} bytes"
+            if expand.unused_data or file.read(1):
+                return "followed by other bytes"
+        except zlib.error as error:
+            return f"damaged: {error}"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+    if length != ref.length or digest.hexdigest() != ref.digest:
+        return f"{length} bytes with digest {digest.hexdigest()}"
+    return ""

@@ -1,0 +1,528 @@
+"""Reading records that cannot be trusted: a database, an exported bundle, a file of JSON lines.
+
+Verification and export read through these. They never write (not even the side files that SQLite
+makes when it opens a WAL database for reading), go on behind what is damaged, hold at most one page
+in memory, and hand out bytes without judging them.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+from typing import Any, BinaryIO, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from ledger.checkpoint import MAX_NOTE_BYTES, split_notes
+from ledger.errors import Unfinished, Usage
+from ledger.sqlite_log import SCHEMA
+from schemas.envelope import MAX_RECORD_BYTES
+from schemas.identifiers import LEDGER_STREAM
+
+PAGE_RECORDS = 256
+PAGE_BYTES = 4 << 20
+MAX_VALUE_BYTES = 4 * MAX_RECORD_BYTES
+MAX_CHECKPOINT_LOG_BYTES = 64 << 20
+MAX_NOTES = 200_000
+MAX_PROBES = 1 << 20
+"""Positions tried one by one behind damage before reading is given up."""
+MAX_STEPS_A_PAGE = 200_000_000
+"""Virtual machine steps: a hostile schema can make a plain SELECT run for ever."""
+
+RECORDS_FILE = "records.jsonl"
+CHECKPOINTS_FILE = "checkpoints.log"
+ARTIFACTS_FOLDER = "artifacts"
+DATABASE_FILE = "ledger.db"
+IMPORTED_MARK = "imported"
+"""A file of this name beside a database says that it came from elsewhere and is never written."""
+
+Row = tuple[Any, ...]
+"""(position, record, leaf column, id, type, stream, version, at, actor, cause, index, run), as they
+are stored, whatever their types; (position, record) where the columns cannot be read. JSON lines
+are (position, record) too, with None for a position where the line does not begin like a record."""
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """Positions start <= seq < stop that could not be read."""
+
+    start: int
+    stop: int
+    reason: str
+    too_large: bool = False
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """What one step of reading gave: rows in order, then perhaps damage."""
+
+    rows: list[Row]
+    unreadable: Unreadable | None = None
+
+
+class Damaged(Exception):
+    """Reading cannot go on at all; the message says why."""
+
+
+class RecordSource(Protocol):
+    """Where records, notes and artifacts are read from."""
+
+    path: Path
+    artifacts: Path | None
+    """Folder of the artifacts; None where there are none to check."""
+    imported: bool
+
+    def first(self) -> bytes | None:
+        """Record 0, or None where it cannot be read."""
+        ...
+
+    def end(self) -> int | None:
+        """One more than the last position, or None where only reading to the end tells. What is
+        appended later is not read."""
+        ...
+
+    def stretches(self, end: int | None) -> Iterator[Stretch]:
+        """Everything up to ``end``. Raises Damaged."""
+        ...
+
+    def notes(self) -> tuple[list[tuple[int, bytes]], bytes]:
+        """((size, note) rows of the database, content of checkpoints.log)."""
+        ...
+
+    def find(self, event_type: str) -> list[bytes]:
+        """Records of one type on the ledger's own stream."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SqliteRecords:
+    """The database of a log, open read-only."""
+
+    def __init__(self, path: Path, artifacts: Path | None = None, live: bool = False) -> None:
+        """``live`` reads with locks, as beside a writer. Else that is done only where a WAL shows
+        that somebody writes or crashed: SQLite would make side files for a database at rest.
+
+        Raises Unfinished where the file cannot be read, Damaged where it is no database.
+        """
+        self.path = path
+        self.artifacts: Path | None = artifacts or path.with_name(ARTIFACTS_FOLDER)
+        self.imported = path.with_name(IMPORTED_MARK).exists()
+        self.at_rest = not live and not _has_content(wal_of(path))
+        self._before = self._fingerprint()
+        self._mode = "ro&immutable=1" if self.at_rest else "ro"
+        self._connection = self._connect()
+        try:
+            kind = self._connection.execute(
+                "SELECT type FROM sqlite_master WHERE name = 'records'"
+            ).fetchone()
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise Damaged(f"{path.name}: {self._damage(error)}") from None
+        if kind != ("table",):
+            self._connection.close()
+            raise Damaged(f"{path.name} has no table `records`")
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                f"file:{quote(str(self.path.absolute()))}?mode={self._mode}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=60,
+            )
+        except sqlite3.Error as error:
+            raise Unfinished(f"{self.path}: {error}") from None
+        # Hostile databases: no functions in views and triggers, no huge values.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        return connection
+
+    def _fingerprint(self) -> tuple[int, int, bool]:
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise Unfinished(f"{self.path}: {error.strerror}") from None
+        return (status.st_mtime_ns, status.st_size, _has_content(wal_of(self.path)))
+
+    def _damage(self, error: sqlite3.DatabaseError) -> str:
+        """What an error says about the file. Raises Unfinished where it says nothing about it."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code == sqlite3.SQLITE_CANTOPEN:
+            raise Unfinished(
+                f"{self.path}: its WAL cannot be read where nothing can be written; copy the "
+                "database with its -wal file to a folder of yours"
+            ) from None
+        if code in _NOT_DAMAGE:
+            raise Unfinished(f"{self.path}: {error}; look at the disk and run it again") from None
+        if code == sqlite3.SQLITE_INTERRUPT:
+            raise Damaged("a query over the records does not end") from None
+        return str(error)
+
+    def changed_at_rest(self) -> bool:
+        """True when a writer came while we read without locks: what was read proves nothing."""
+        return self.at_rest and self._fingerprint() != self._before
+
+    def first(self) -> bytes | None:
+        try:
+            row = self._connection.execute("SELECT record FROM records WHERE seq = 0").fetchone()
+        except sqlite3.DatabaseError:
+            return None
+        return row[0] if row is not None and isinstance(row[0], bytes) else None
+
+    def end(self) -> int | None:
+        try:
+            return 1 + int(self._scalar("SELECT coalesce(max(seq), -1) FROM records"))
+        except (sqlite3.DatabaseError, ValueError, TypeError):
+            pass
+        # The last page is damaged. An index may still know how many rows there were.
+        try:
+            return int(self._scalar("SELECT count(*) FROM records"))
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            raise Damaged(f"the end of the records cannot be found: {error}") from None
+
+    def stretches(self, end: int | None) -> Iterator[Stretch]:
+        assert end is not None
+        position = 0
+        while position < end:
+            rows: list[Row] = []
+            reason = ""
+            try:
+                self._read_page(position, end, rows)
+            except sqlite3.DatabaseError as error:
+                reason = self._damage(error)
+            if rows:
+                position = _position_after(rows[-1])
+            elif not reason:
+                return
+            if reason:
+                unreadable, more = self._read_behind_damage(position, end)
+                rows += more
+                yield Stretch(rows, unreadable)
+                position = _position_after(rows[-1]) if more else position
+                if unreadable is not None:
+                    position = max(position, unreadable.stop)
+            else:
+                yield Stretch(rows)
+
+    def _read_page(self, position: int, end: int, rows: list[Row]) -> None:
+        steps = 0
+
+        def stop_when_endless() -> bool:
+            nonlocal steps
+            steps += 1_000_000
+            return steps > MAX_STEPS_A_PAGE
+
+        self._connection.set_progress_handler(stop_when_endless, 1_000_000)
+        size = 0
+        with closing(
+            self._connection.execute(
+                f"{_SELECT} WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT {PAGE_RECORDS}",
+                (position, end),
+            )
+        ) as cursor:
+            while size <= PAGE_BYTES and (some := cursor.fetchmany(16)):
+                rows += some
+                size += sum(len(row[1]) for row in some if isinstance(row[1], bytes | str))
+
+    def _read_behind_damage(self, position: int, end: int) -> tuple[Unreadable | None, list[Row]]:
+        """A row at ``position`` or behind it raised an error: find the next that can be read.
+
+        Returns what is unreadable and the row behind it, if any.
+        """
+        reason = ""
+        for tried in range(position, min(end, position + MAX_PROBES)):
+            row = None
+            try:
+                row = self._connection.execute(f"{_SELECT} WHERE seq = ?", (tried,)).fetchone()
+            except sqlite3.DataError as error:
+                return Unreadable(position, tried + 1, str(error), too_large=True), []
+            except sqlite3.DatabaseError as error:
+                row = self._read_without_columns(tried)
+                reason = reason or self._damage(error)
+            if row is not None:
+                return (Unreadable(position, tried, reason) if tried > position else None), [row]
+        if end - position > MAX_PROBES:
+            raise Damaged(f"nothing can be read from seq {position} on: {reason}")
+        return Unreadable(position, end, reason), []
+
+    def _read_without_columns(self, position: int) -> Row | None:
+        """A column that is not text must not hide the record."""
+        try:
+            row: Row | None = self._connection.execute(
+                "SELECT seq, record FROM records WHERE seq = ?", (position,)
+            ).fetchone()
+        except sqlite3.DatabaseError:
+            return None
+        return row
+
+    def notes(self) -> tuple[list[tuple[int, bytes]], bytes]:
+        # The file first: a note is committed before it is published, so a note that was read is
+        # never ahead of the records that are read afterwards.
+        published = read_checkpoint_log(self.path.with_name(CHECKPOINTS_FILE))
+        try:
+            rows = self._connection.execute(
+                f"SELECT size, substr(note, 1, {MAX_NOTE_BYTES + 1}) FROM checkpoints "
+                f"ORDER BY size LIMIT {MAX_NOTES}"
+            ).fetchall()
+        except sqlite3.DatabaseError:
+            rows = []  # the check of the schema or of the file's integrity says why
+        return [row for row in rows if isinstance(row[1], bytes)], published
+
+    def find(self, event_type: str) -> list[bytes]:
+        try:
+            rows = self._connection.execute(
+                "SELECT record FROM records WHERE stream = ? AND type = ? ORDER BY version "
+                f"LIMIT {MAX_NOTES}",
+                (LEDGER_STREAM, event_type),
+            ).fetchall()
+        except sqlite3.DatabaseError:
+            return []
+        return [row[0] for row in rows if isinstance(row[0], bytes)]
+
+    # --- what only a database has ----------------------------------------------------------------
+
+    def schema(self) -> dict[str, tuple[str, str]]:
+        """By name: (kind, SQL). Without what SQLite makes by itself. Raises DatabaseError."""
+        rows = self._connection.execute("SELECT name, type, sql FROM sqlite_master").fetchall()
+        return {
+            str(name): (str(kind), str(sql))
+            for name, kind, sql in rows
+            if not (str(name).startswith("sqlite_autoindex_") and sql is None)
+        }
+
+    def pragma(self, name: str) -> int:
+        return int(self._scalar(f"PRAGMA {name}"))
+
+    def _scalar(self, query: str) -> int:
+        row = self._connection.execute(query).fetchone()
+        return int(row[0])
+
+    def in_wal_mode(self) -> bool:
+        """True when the header of the main file says that commits go to a WAL first."""
+        with open(self.path, "rb") as file:
+            return file.read(20)[18:] == b"\x02\x02"
+
+    def has_known_tables(self) -> bool:
+        """True when no table, index or view holds an expression that is not ours."""
+        try:
+            found = self.schema()
+        except sqlite3.DatabaseError:
+            return True  # the integrity check says what is wrong
+        return all(
+            entry == EXPECTED_SCHEMA.get(name)
+            for name, entry in found.items()
+            if entry[0] != "trigger"
+        )
+
+    def begin_integrity_check(self) -> "IntegrityCheck":
+        return IntegrityCheck(self._connect())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+_NOT_DAMAGE = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_PROTOCOL,
+)
+
+_SELECT = (
+    'SELECT seq, record, leaf, id, type, stream, version, at, actor, cause, "index", run '
+    "FROM records"
+)
+
+
+class IntegrityCheck:
+    """``PRAGMA integrity_check`` in a thread of its own: SQLite runs it without Python's lock, so
+    on a second processor it costs no time."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._messages: list[str] = []
+        self._thread = Thread(target=self._run, name="integrity-check", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            rows = self._connection.execute("PRAGMA integrity_check(20)").fetchall()
+            self._messages = [str(row[0]) for row in rows]
+        except sqlite3.Error as error:
+            self._messages = [str(error)]
+        finally:
+            self._connection.close()
+
+    def messages(self) -> list[str]:
+        """What is wrong with the file; waits for the end."""
+        self._thread.join()
+        return [message for message in self._messages if message != "ok"]
+
+    def stop(self) -> None:
+        """Give up waiting: the check ends at its next step."""
+        if self._thread.is_alive():
+            self._connection.interrupt()
+            self._thread.join()
+
+
+class JsonlRecords:
+    """A file with one record a line, alone or in an exported bundle."""
+
+    def __init__(
+        self, path: Path, checkpoints: Path | None = None, artifacts: Path | None = None
+    ) -> None:
+        self.path = path
+        self.artifacts = artifacts
+        self.imported = True
+        self._checkpoints = checkpoints
+        try:
+            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115
+        except OSError as error:
+            raise Unfinished(f"{path}: {error.strerror}") from None
+
+    def first(self) -> bytes | None:
+        self._file.seek(0)
+        return next(self._lines(), None)
+
+    def end(self) -> int | None:
+        return None
+
+    def stretches(self, end: int | None) -> Iterator[Stretch]:
+        rows: list[Row] = []
+        size = 0
+        following = 0
+        self._file.seek(0)
+        for line in self._lines():
+            if line is None:
+                reason = f"a line longer than {MAX_RECORD_BYTES} bytes"
+                yield Stretch(rows, Unreadable(following, following + 1, reason, too_large=True))
+                rows, size = [], 0
+                following += 1
+                continue
+            match = _BEGINNING.match(line)
+            position = int(match[1]) if match else None
+            rows.append((position, line))
+            following = (following if position is None else position) + 1
+            size += len(line)
+            if len(rows) == PAGE_RECORDS or size > PAGE_BYTES:
+                yield Stretch(rows)
+                rows, size = [], 0
+        if rows:
+            yield Stretch(rows)
+
+    def _lines(self) -> Iterator[bytes | None]:
+        """Lines without their end; None for one that is too long, which is skipped unread."""
+        limit = MAX_RECORD_BYTES + 1
+        try:
+            while line := self._file.readline(limit):
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+                elif len(line) < limit:
+                    yield line
+                else:
+                    while (line := self._file.readline(limit)) and not line.endswith(b"\n"):
+                        pass
+                    yield None
+        except OSError as error:
+            raise Unfinished(f"{self.path}: {error.strerror}") from None
+
+    def notes(self) -> tuple[list[tuple[int, bytes]], bytes]:
+        return [], read_checkpoint_log(self._checkpoints) if self._checkpoints else b""
+
+    def find(self, event_type: str) -> list[bytes]:
+        mark = f'"type":"{event_type}"'.encode()
+        self._file.seek(0)
+        return [line for line in self._lines() if line is not None and mark in line[:512]]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+_BEGINNING = re.compile(rb'\{"seq":(0|[1-9][0-9]{0,15}),"prev":"')
+
+
+def open_records(path: Path, artifacts: Path | None = None, live: bool = False) -> RecordSource:
+    """Open what stands at ``path``: a study directory, its ``var/``, a database, an exported
+    bundle, or a file of JSON lines.
+
+    Raises Usage where there is nothing of the kind, Unfinished, Damaged.
+    """
+    if path.is_dir():
+        for database in (path / DATABASE_FILE, path / "var" / DATABASE_FILE):
+            if database.exists():
+                return SqliteRecords(database, artifacts, live)
+        if (path / RECORDS_FILE).exists():
+            folder = artifacts or path / ARTIFACTS_FOLDER
+            return JsonlRecords(
+                path / RECORDS_FILE, path / CHECKPOINTS_FILE, folder if folder.is_dir() else None
+            )
+        raise Usage(
+            f"{path}: no {DATABASE_FILE} and no {RECORDS_FILE} in it; name a study or export"
+        )
+    if not path.exists():
+        raise Usage(f"{path} does not exist; name a study, a database or an export")
+    if path.suffix == ".db" or is_sqlite(path):
+        return SqliteRecords(path, artifacts, live)
+    return JsonlRecords(path, None, artifacts)
+
+
+def is_sqlite(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError as error:
+        raise Unfinished(f"{path}: {error.strerror}") from None
+
+
+def read_checkpoint_log(path: Path) -> bytes:
+    """The whole file; empty where there is none."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MAX_CHECKPOINT_LOG_BYTES + 1)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise Unfinished(f"{path}: {error.strerror}") from None
+    if len(content) > MAX_CHECKPOINT_LOG_BYTES:
+        raise Unfinished(f"{path}: larger than {MAX_CHECKPOINT_LOG_BYTES} bytes")
+    return content
+
+
+def all_notes(rows: Iterable[tuple[int, bytes]], published: bytes) -> list[bytes]:
+    """Every different note of rows and file, by size and bytes."""
+    notes = {note for _, note in rows} | set(split_notes(published)[0])
+    return sorted(notes, key=lambda note: (_claimed_size(note), note))
+
+
+def _claimed_size(note: bytes) -> int:
+    lines = note.split(b"\n", 2)
+    return int(lines[1]) if len(lines) == 3 and lines[1].isdigit() else -1
+
+
+def wal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _position_after(row: Row) -> int:
+    if not isinstance(row[0], int):
+        raise Damaged("a row whose seq is not a number")
+    return row[0] + 1
+
+
+EXPECTED_SCHEMA: dict[str, tuple[str, str]] = {
+    name: (sql.split()[1 if sql.split()[1] != "UNIQUE" else 2].lower(), sql)
+    for name, sql in SCHEMA.items()
+}
