@@ -19,7 +19,8 @@ from msgspec import Meta
 from actors.mining import halves, python_source
 from actors.mining.history import Commit, IsolatedRepository
 from actors.mining.recipes import Classifier
-from actors.mining.trees import Changes, Entry
+from actors.mining.trees import Entry, TreeChanges
+from actors.workspaces import unsafe_reason
 from harnesses.retrieval.snapshot import FileClass, display_path
 from schemas.base import Count, Value
 from schemas.study import TaskRules
@@ -142,7 +143,7 @@ class ChangedFile:
 
 
 def changed_files(
-    room: IsolatedRepository, classifier: Classifier, changes: Changes
+    room: IsolatedRepository, classifier: Classifier, changes: TreeChanges
 ) -> tuple[ChangedFile, ...]:
     """Classify the paths of a change, sorted by path bytes. Raises UnreadableObject."""
     found = []
@@ -439,17 +440,7 @@ def _mixed_reason(room: IsolatedRepository, files: Iterable[ChangedFile], gold_t
 
 def _unsafe_name(path: str) -> bool:
     """Names that some file system cannot hold as they are, and every spelling of ``.git``."""
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    parts = [part.casefold() for part in path.split("/")]
-    return (
-        not path.isprintable()
-        or "\\" in path
-        or len(path.encode()) > 1_024
-        or any(part.partition(":")[0].rstrip(". ") in (".git", "git~1", "") for part in parts)
-    )
+    return unsafe_reason(path) != "" or not path.isprintable() or len(path.encode()) > 1_024
 
 
 def _case_collisions(room: IsolatedRepository, paths: Iterable[str], gold_tree: str) -> list[str]:

@@ -12,9 +12,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from actors.git import Git, GitError
 from actors.mining.history import IsolatedRepository
 from actors.mining.trees import Entry, TreeStore
+from schemas.overlay import Changes, WrittenFile
 
 # Everything that user, system or repository configuration could change is pinned.
 _DIFF = (
@@ -23,32 +26,17 @@ _DIFF = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileContent:
-    path: str
-    mode: str
-    content: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileSet:
-    """Full files to write over a tree and paths to remove, both sorted by path bytes. It becomes a
-    ``schemas.task.Overlay`` once the contents are artifacts."""
-
-    write: tuple[FileContent, ...] = ()
-    delete: tuple[str, ...] = ()
-
-
-def file_set(trees: TreeStore, updates: Mapping[str, Entry | None]) -> FileSet:
-    """The bytes of ``updates`` (path → state in the gold tree, None where it is deleted)."""
-    ordered = sorted(updates, key=lambda path: path.encode("utf-8", "surrogateescape"))
-    return FileSet(
-        write=tuple(
-            FileContent(path=path, mode=entry.mode, content=trees.blob(entry.oid))
-            for path in ordered
-            if (entry := updates[path]) is not None
-        ),
-        delete=tuple(path for path in ordered if updates[path] is None),
+def full_files(trees: TreeStore, updates: Mapping[str, Entry | None]) -> Changes:
+    """The bytes of ``updates`` (path → state in the gold tree; None: deleted), sorted by path."""
+    write = [
+        {"path": path, "mode": entry.mode, "content": trees.blob(entry.oid)}
+        for path, entry in sorted(updates.items())
+        if entry is not None
+    ]
+    delete = tuple(path for path, entry in sorted(updates.items()) if entry is None)
+    return Changes(
+        write=msgspec.convert(write, tuple[WrittenFile, ...], builtin_types=(bytes,)),
+        delete=delete,
     )
 
 

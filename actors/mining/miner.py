@@ -21,7 +21,7 @@ from actors.mining.criteria import (
     production_images,
 )
 from actors.mining.descriptors import LanguageCount, TreeFacts, needs_gold_symbol, size
-from actors.mining.halves import FileSet, file_set
+from actors.mining.halves import full_files
 from actors.mining.history import (
     Commit,
     IsolatedRepository,
@@ -33,6 +33,7 @@ from actors.mining.history import (
 from actors.mining.recipes import Classifier, MiningError, classifier
 from actors.mining.statements import Statement
 from actors.mining.trees import UnreadableObject
+from schemas.overlay import Changes
 from schemas.study import Platform, Repository, TaskRules
 from schemas.task import Size
 
@@ -53,9 +54,9 @@ class Candidate:
     production_paths: tuple[str, ...]
     test_paths: tuple[str, ...]
     changed_production_lines: int
-    gold: FileSet
+    gold: Changes
     gold_patch: bytes
-    hidden: FileSet
+    hidden: Changes
     hidden_patch: bytes
     protected_paths: tuple[str, ...]
     """Every test, test-infrastructure and dependency path of base or gold, sorted."""
@@ -239,8 +240,8 @@ def _candidate(
     base_files, gold_files = trees.files(ready.base.tree), trees.files(commit.tree)
     production = [file for file in found.files if file.is_production]
     hidden = [file for file in found.files if file.is_hidden]
-    gold_set = file_set(trees, {file.path: file.new for file in production})
-    hidden_set = file_set(trees, {file.path: file.new for file in hidden})
+    gold_set = full_files(trees, {file.path: file.new for file in production})
+    hidden_set = full_files(trees, {file.path: file.new for file in hidden})
     gold_facts = statements.gold_facts(
         production=[(file.path, file.content) for file in gold_set.write],
         hidden=[(file.path, file.content) for file in hidden_set.write],

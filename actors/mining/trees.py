@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     oid: str
 
 
-Changes = dict[str, tuple[Entry | None, Entry | None]]
+TreeChanges = dict[str, tuple[Entry | None, Entry | None]]
 """Path → state before and after; None where the path does not exist."""
 
 
@@ -107,9 +107,9 @@ class TreeStore:
                     stack.append((f"{prefix}{name}/", entry.oid, level + 1))
         return sorted(found, key=_bytes)
 
-    def changes(self, before: str, after: str) -> Changes:
+    def changes(self, before: str, after: str) -> TreeChanges:
         """Paths whose entry differs, without rename detection, sorted by path bytes."""
-        found: Changes = {}
+        found: TreeChanges = {}
         stack = [("", before, after)]
         while stack:
             prefix, old_tree, new_tree = stack.pop()

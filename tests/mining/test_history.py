@@ -14,7 +14,13 @@ from schemas.study import Layout, Platform, Repository, TaskRules
 
 def repository(head: str, **changes: Any) -> Repository:
     layout = Layout(package_roots=("pkg",), test_roots=("tests/unit",))
-    fields = {"id": "T001", "url": "x", "head": head, "language": "python", "layout": layout}
+    fields: dict[str, Any] = {
+        "id": "T001",
+        "url": "x",
+        "head": head,
+        "language": "python",
+        "layout": layout,
+    }
     return Repository(**(fields | changes))
 
 
