@@ -5,8 +5,7 @@
 
 PATH is a study directory, its var/, a ledger.db, an exported folder or a file of JSON lines. Take
 the verifier string of the owner's key (NAME+ID+BASE64) from where the owner cannot change it. Exit
-status: 0 nothing contradicts, 3 something does, 5 it could not be read.
-
+status: 0 nothing contradicts, 3 something does, 5 it could not be read. What it rests on:
 A record is one line of JSON; leaf = SHA-256(0x00 ‖ record); `prev` of a record is the leaf of the
 one before; node = SHA-256(0x01 ‖ left ‖ right) (RFC 6962); a checkpoint is a signed note (C2SP); an
 artifact is the zlib stream of bytes whose SHA-256 is its name.
@@ -29,7 +28,7 @@ from typing import Any
 
 MAX_RECORD = 1 << 20
 COLUMNS = ("id", "type", "stream", "version", "at", "actor", "cause", "index", "run")
-NOTE = re.compile(rb"([^\n]+)\n(\d{1,20})\n([A-Za-z0-9+/=]{44})\n\n((?:\xe2\x80\x94 [^\n]+\n)+)")
+NOTE = re.compile(rb"([!-~]+)\n(\d{1,20})\n([A-Za-z0-9+/=]{44})\n\n((?:\xe2\x80\x94 [^\n]+\n)+)")
 Rows = Iterator[tuple[int | None, Any, Any, tuple[Any, ...] | None]]
 Point = tuple[int, int, int, int]
 findings: list[str] = []
@@ -104,10 +103,9 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
     text = open(path, "rb")  # noqa: SIM115  (read to the end of the program)
     database = path.endswith(".db") or text.read(16) == b"SQLite format 3\0"
     in_folder = database or os.path.basename(path) == "records.jsonl"
-    artifacts = os.path.join(os.path.dirname(os.path.abspath(path)), "artifacts")
-    log, notes = artifacts.removesuffix("artifacts") + "checkpoints.log", b""
-    if in_folder and os.path.exists(log):
-        notes = pathlib.Path(log).read_bytes()
+    folder = pathlib.Path(path).absolute().parent
+    artifacts, log = str(folder / "artifacts"), folder / "checkpoints.log"
+    notes = log.read_bytes() if in_folder and log.exists() else b""
     if database:
         at_rest = not os.path.exists(wal := path + "-wal") or not os.path.getsize(wal)
         mode = "ro&immutable=1" if at_rest else "ro"
@@ -116,7 +114,7 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
         connection.execute("PRAGMA trusted_schema = OFF")
         try:
             rows = connection.execute("SELECT note FROM checkpoints")
-            notes += b"".join(b"\n" + note + b"\n" for (note,) in rows)
+            notes = b"".join(note + b"\n" for (note,) in rows) + notes
         except (sqlite3.Error, TypeError) as error:
             finding("DB_CORRUPT", None, f"checkpoints: {error}")
         return read_rows(connection), artifacts, notes
@@ -138,8 +136,7 @@ def read_rows(connection: sqlite3.Connection) -> Rows:
 
 
 def parse(record: bytes) -> dict[str, Any] | None:
-    """The record as a dictionary; None unless it is canonical: encoding it gives the same bytes.
-    Floating-point numbers are written in more than one way; records with one are not compared."""
+    """The record; None unless encoding it gives the same bytes (floats have more than one form)."""
     floats: list[str] = []
     try:
         value = json.loads(record, parse_float=floats.append)
@@ -281,8 +278,10 @@ def main() -> int:
     try:
         source, artifacts, content = open_ledger(arguments.path)
         notes = {match[0]: match for match in NOTE.finditer(content)}.values()
-        wanted = {int(match[2]) for match in notes}
-        count, roots, contents = check_records(source, artifacts, wanted)
+        if b"".join(NOTE.split(content)[:-1:5]).strip(b"\n"):
+            finding("SIG_BAD", None, "something between the checkpoints is none")
+        sizes = {int(match[2]) for match in notes}
+        count, roots, contents = check_records(source, artifacts, sizes)
         proven = check_notes(notes, arguments.key, count, roots)
     except (OSError, sqlite3.Error, ValueError, MemoryError) as error:
         print("UNFINISHED", ascii(str(error)))
