@@ -154,6 +154,7 @@ class TinyStudy:
         self.directory = StudyDirectory(root)
         self.log = log
         self.artifacts = Artifacts(self.directory.artifacts)
+        self._refs: dict[tuple[bytes, str], ArtifactRef] = {}
         self.directory.toml.parent.mkdir(parents=True, exist_ok=True)
         self.directory.toml.write_text(STUDY_TOML)
         (self.directory.root / "protocol.md").write_text("The protocol.\n")
@@ -178,8 +179,11 @@ class TinyStudy:
         self.log.append(Batch(events=[*made, end], actor=role, run="test", cause=command_id))
 
     def put(self, content: object, media_type: str = JSON) -> ArtifactRef:
+        """Store text, or a value as JSON; each content once, since every put syncs."""
         plain = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
-        return self.artifacts.put(plain, media_type)
+        if (plain, media_type) not in self._refs:
+            self._refs[plain, media_type] = self.artifacts.put(plain, media_type)
+        return self._refs[plain, media_type]
 
     # ---- the parts, in order -----------------------------------------------------------------
 
