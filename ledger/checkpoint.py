@@ -281,8 +281,10 @@ class Checkpointer:
         # Not synced: what a loss of power leaves of it does not fold to a signed root.
         hashes = "".join(f"{root.hex()}\n" for root in frontier.roots)
         temporary = self._frontier_file.with_suffix(f".{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with suppress(OSError):
-            temporary.write_bytes(note + b"\n" + hashes.encode())
+            with open(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(note + b"\n" + hashes.encode())
             os.replace(temporary, self._frontier_file)
 
     def _publish(self, rows: Sequence[tuple[int, bytes]], note: bytes) -> None:

@@ -5,6 +5,7 @@ makes when it opens a WAL database for reading), go on behind what is damaged, h
 in memory, and hand out bytes without judging them.
 """
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -109,6 +110,8 @@ class SqliteRecords:
         self.path = path
         self.artifacts: Path | None = artifacts or path.with_name(ARTIFACTS_FOLDER)
         self.imported = path.with_name(IMPORTED_MARK).exists()
+        if self.imported and artifacts is None and not path.with_name(ARTIFACTS_FOLDER).is_dir():
+            self.artifacts = None  # made from an export of records only
         self.at_rest = not live and not _has_content(wal_of(path))
         self._before = self._fingerprint()
         self._mode = "ro&immutable=1" if self.at_rest else "ro"
@@ -319,6 +322,16 @@ class SqliteRecords:
 
     def begin_integrity_check(self) -> "IntegrityCheck":
         return IntegrityCheck(self._connect())
+
+    def copy_to(self, target: Path) -> None:
+        """Write a snapshot of the whole database to a new file (SQLite's online backup)."""
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            # In one step: it holds no writer up, and none makes it start again.
+            with closing(sqlite3.connect(target)) as copy:
+                self._connection.backup(copy)
+        except sqlite3.Error as error:
+            raise Unfinished(f"{self.path}: {error}; nothing was copied") from None
 
     def close(self) -> None:
         self._connection.close()
