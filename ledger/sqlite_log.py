@@ -53,6 +53,8 @@ SCHEMA_VERSION = 1
 PAGE_RECORDS = 1_000
 PAGE_BYTES = 4 << 20
 CLOCK_TOLERANCE_US = 60_000_000
+BUSY_SECONDS = 10.0
+"""How long to wait for a program that does not queue at the lock file (a database browser)."""
 
 SCHEMA = {
     # The record is the last column: a long one overflows its page, and the columns before it are
@@ -189,7 +191,8 @@ class SqliteLog:
             except sqlite3.OperationalError:
                 # A WAL database needs its -shm file, which cannot be made on a read-only medium.
                 # Without a WAL nothing is missing from the main file and nobody can change it.
-                if path.with_name(f"{path.name}-wal").exists():
+                wal = path.with_name(f"{path.name}-wal")
+                if wal.exists() and wal.stat().st_size > 0:
                     raise
                 records = _open_ledger(path, "ro&immutable=1", "FULL")
         return cls(path, records, None, None, now_us)
@@ -394,7 +397,7 @@ class SqliteLog:
 
         ``drafts``, filled by the caller before the end, are the facts that the commit is about.
         """
-        if connection is None:
+        if connection is None or self._leases is None:
             raise Refused(f"{self.path} was opened read-only; nothing was written")
         with self._lock, _translated(self.path), self._writer_lock():
             try:
@@ -460,13 +463,17 @@ def _connect(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        timeout=10,
+        timeout=BUSY_SECONDS,
     )
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
-    connection.execute("PRAGMA fullfsync = ON")
-    # Else INSERT OR REPLACE would delete a record without asking the trigger.
-    connection.execute("PRAGMA recursive_triggers = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
+    try:
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA fullfsync = ON")
+        # Else INSERT OR REPLACE would delete a record without asking the trigger.
+        connection.execute("PRAGMA recursive_triggers = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
