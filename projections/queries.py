@@ -116,10 +116,14 @@ class _Authorizer:
         if action == sqlite3.SQLITE_FUNCTION and second in FUNCTIONS:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_READ:
-            table = readable_tables().get(first or "")
+            # Without a column the name is as it was written, and also that of a WITH clause.
+            name = (first or "").lower()
+            table = readable_tables().get(name)
             if table is not None:
                 if table[1]:
-                    self.guarded.add(first or "")
+                    self.guarded.add(name)
+                return sqlite3.SQLITE_OK
+            if not second and not name.startswith("sqlite_"):
                 return sqlite3.SQLITE_OK
         self.refused = self.refused or {
             sqlite3.SQLITE_FUNCTION: f"the function {second} is not allowed",
