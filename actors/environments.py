@@ -96,23 +96,36 @@ def prepare(
     if found is None:
         reason = f"no Python {python} on this host: install it, so that `python{python}` starts it"
         return BuildFailed(reason=reason, log=b"")
-    log = b""
+    attempts: list[tuple[str, Mapping[str, bytes], Path]] = []
     for fallback in ("", *fallbacks):
+        files = requirements
         if fallback == "head":
-            files = dict(head_requirements or requirements)
+            files = head_requirements or requirements
         elif fallback.startswith("without "):
             name = fallback.removeprefix("without ").strip()
             files = {path: lift_pin(content, name) for path, content in requirements.items()}
         elif fallback:
             reason = f"fall-back {fallback!r}: declare `head` or `without NAME`"
-            return BuildFailed(reason=reason, log=log)
-        else:
-            files = dict(requirements)
-        built = _venv(root, found, files, fallback)
+            return BuildFailed(reason=reason, log=b"")
+        for path in files:
+            if problem := unsafe_reason(path):
+                return BuildFailed(reason=f"requirement file {path!r}: {problem}", log=b"")
+        attempts.append((fallback, files, root / _venv_identity(found, files, fallback)))
+
+    # What failed before a later fall-back worked is not tried again, or each task would pay for it.
+    for _, _, place in attempts:
+        if place.exists():
+            return _load(place, found)
+        if not _failure_log(place).exists():
+            break
+    log, reason = b"", ""
+    for fallback, files, place in attempts:
+        built = _venv(place, found, files, fallback)
         if isinstance(built, Environment):
             return built
-        log += b"\n=== " + (fallback or "as pinned").encode() + b" ===\n" + built.log
+        log += b"=== " + (fallback or "as pinned").encode() + b" ===\n" + built.log
         reason = built.reason
+        _failure_log(place).write_bytes(built.log)
     return BuildFailed(reason=reason, log=log)
 
 
@@ -211,19 +224,22 @@ def _closure(name: str) -> list[importlib.metadata.Distribution]:
 # --- venv ---------------------------------------------------------------------------------------
 
 
-def _venv(
-    root: Path, found: layout.Interpreter, requirements: Mapping[str, bytes], fallback: str
-) -> Environment | BuildFailed:
+def _venv_identity(
+    found: layout.Interpreter, requirements: Mapping[str, bytes], fallback: str
+) -> str:
     digest = hashlib.sha256(_FORMAT + _about(found) + fallback.encode() + b"\n")
     for path, content in requirements.items():
-        if reason := unsafe_reason(path):
-            return BuildFailed(reason=f"requirement file {path!r}: {reason}", log=b"")
         digest.update(f"{hashlib.sha256(content).hexdigest()}  {path}\n".encode())
-    identity = f"venv-{digest.hexdigest()[:24]}"
-    place = root / identity
-    if place.exists():
-        return _load(place, found)
+    return f"venv-{digest.hexdigest()[:24]}"
 
+
+def _failure_log(place: Path) -> Path:
+    return place.with_name(f"{place.name}.failed.log")
+
+
+def _venv(
+    place: Path, found: layout.Interpreter, requirements: Mapping[str, bytes], fallback: str
+) -> Environment | BuildFailed:
     def build(folder: Path) -> tuple[int, bytes]:
         status, log = _run([found.executable, "-m", "venv", folder / "venv"])
         if status:
