@@ -90,7 +90,11 @@ class ModelServerActor:
         try:
             self._reconcile(work)
             resident = self._residency(work)
-            if resident.model != model.id:
+            loaded_now = any(
+                isinstance(fact.event, ModelLoaded) and fact.cause == work.command_id
+                for fact in work.facts(self._stream)
+            )
+            if resident.model != model.id or (command.fresh and not loaded_now):
                 self._unload(work, resident)
                 self._load(work, model)
         except ModelServerError as error:

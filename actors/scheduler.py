@@ -77,7 +77,13 @@ def _next(progress: Progress, pending: list[Command]) -> Done:
     requests: list[Command] = []
     cell = progress.next_cell()
     if cell is not None and not cells_pending:
-        requests.append(EnsureResident(model=cell.cell.agent, cell=str(cell.cell)))
+        requests.append(
+            EnsureResident(
+                model=cell.cell.agent,
+                cell=str(cell.cell),
+                fresh=cell.status == "planned" and starts_task(progress, cell),
+            )
+        )
     if study.grading.when == "beside":
         requests += _grading_requests(progress.ungraded(), pending)
     if cell is not None:
@@ -111,6 +117,15 @@ def _next(progress: Progress, pending: list[Command]) -> Done:
         graded=sum(cell.status == "graded" for cell in progress.cells.values()) - len(voided),
     )
     return Done(events=[*voided, NewEvent(STUDY_STREAM, completed)])
+
+
+def starts_task(progress: Progress, cell: CellProgress) -> bool:
+    """True for the first cell of a task's block in the plan."""
+    planned = progress.prepared_plan
+    if planned is None or cell.planned.position == 0:
+        return True
+    before = planned.cells[cell.planned.position - 1]
+    return (before.cell.unit, before.block) != (cell.cell.unit, cell.planned.block)
 
 
 def _gold_requests(

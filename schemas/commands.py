@@ -121,10 +121,15 @@ class ContinueStudy(Value, tag_field="do", tag="continue_study"):
 class EnsureResident(Value, tag_field="do", tag="ensure_resident"):
     """Make this model the only resident one; `cell` is advanced afterwards."""
 
-    model: Identifier
-    cell: Annotated[
-        str, Meta(description="UNIT/ARM/AGENT/REPEAT of the cell that waits; empty: none")
-    ]
+    model: Annotated[Identifier, Meta(description="model of the study, by its id")]
+    cell: Annotated[str, Meta(description="cell that waits for it: UNIT/ARM/AGENT/REPEAT")]
+    fresh: Annotated[
+        bool,
+        Meta(
+            description="load it anew even where it is resident: the model that starts a task is "
+            "reloaded, so that every block begins alike (interpretations 12)"
+        ),
+    ] = False
 
 
 class AskModel(Value, tag_field="do", tag="ask_model"):

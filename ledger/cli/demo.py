@@ -70,10 +70,10 @@ def prepare(directory: Path, quick: bool) -> Path:
     if directory.exists() and any(directory.iterdir()):
         if not marker.exists():
             raise Refused(f"{directory} exists and was not made by the demo; name another --dir")
-        if (directory / "var" / "ledger.db").exists():
-            if not _ledger_json("status", "--study", str(directory))["completed"]:
-                print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
-                return directory.resolve()
+        begun = (directory / "var" / "ledger.db").exists()
+        if begun and not _ledger_json("status", "--study", str(directory))["completed"]:
+            print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
+            return directory.resolve()
         shutil.rmtree(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)

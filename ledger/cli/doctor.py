@@ -28,7 +28,7 @@ def command(as_json: bool, url: str) -> None:
     what. Status 6 when something is missing that every study needs."""
     import tempfile
 
-    from actors.sandbox.probe import probe
+    from actors.sandbox import probe
 
     with tempfile.TemporaryDirectory(prefix="ledger-doctor-") as scratch:
         sandbox = probe(Path(scratch))
