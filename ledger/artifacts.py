@@ -11,6 +11,7 @@ A record may name an artifact only after ``put`` has returned: file and director
 then. A crash leaves an unnamed or an unfinished file, never a missing one.
 """
 
+import errno
 import os
 import re
 import stat
@@ -123,10 +124,13 @@ class Artifacts:
         except FileNotFoundError:
             raise _missing(digest) from None
         except OSError as error:
-            raise Integrity(f"artifact {digest}: not a readable file ({error.strerror})") from None
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+            raise Integrity(f"artifact {digest}: a link or a socket, not a file") from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise Integrity(f"artifact {digest}: not a regular file")
         with open(descriptor, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Integrity(f"artifact {digest}: not a regular file")
             expand = zlib.decompressobj()
             plain = bytearray()
             try:
