@@ -86,6 +86,7 @@ from schemas.study import parse_study
 from schemas.task import FailToPass, Overlay, Size, Task
 
 JSON = "application/json"
+PACK = "application/x-git-packed-objects"
 SERVER = server_stream("stand_in")
 INSTANCE = "instance-1"
 ARMS = ("H000", "H018")
@@ -159,6 +160,10 @@ class TinyStudy:
         self.directory.toml.write_text(STUDY_TOML)
         (self.directory.root / "protocol.md").write_text("The protocol.\n")
         self.study = parse_study(STUDY_TOML.encode())
+        self.base_tree = "b" * 40
+        self.pack = b""
+        self.sources = {arm: digest_of(arm) for arm in ARMS}
+        """Digest of each arm's code; a test that executes cells sets this and the two above."""
 
     def facts(self) -> list[Fact]:
         return [decode(stored) for stored in self.log.read()]
@@ -241,7 +246,7 @@ class TinyStudy:
             repository="R001",
             commit="2" * 40,
             base="3" * 40,
-            base_tree="b" * 40,
+            base_tree=self.base_tree,
             gold_tree="c" * 40,
             committed="2024-01-01T00:00:00Z",
             statement=self.put("Repair it.\n", "text/markdown"),
@@ -268,7 +273,11 @@ class TinyStudy:
         )
 
     def freeze(self) -> None:
-        tasks = TasksFrozen(tasks=self.put([self.task()]), count=1, packs={"R001": self.put("")})
+        tasks = TasksFrozen(
+            tasks=self.put([self.task()]),
+            count=1,
+            packs={"R001": self.artifacts.put(self.pack, PACK)},
+        )
         planned = tuple(
             PlannedCell(position=position, cell=cell, block="matrix")
             for position, cell in enumerate(CELLS)
@@ -283,7 +292,7 @@ class TinyStudy:
             tasks=tasks.tasks.digest,
             plan=plan.plan.digest,
             treatments=tuple(
-                TreatmentIdentity(id=arm, source=digest_of(arm), prompts=digest_of("prompts"))
+                TreatmentIdentity(id=arm, source=self.sources[arm], prompts=digest_of("prompts"))
                 for arm in ARMS
             ),
             code=(FrozenFile(name="actors/cells.py", digest=digest_of("cells.py")),),
@@ -353,7 +362,7 @@ class TinyStudy:
             attempt=attempt,
             task=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
             base_tree=task.base_tree,
-            treatment=digest_of(cell.arm),
+            treatment=self.sources[cell.arm],
             model=model_digest(self.study.model(cell.agent)),
             simulated=True,
         )
