@@ -209,12 +209,14 @@ class SqliteLog:
             if batch.lease is not None and not delivery.holds(connection, batch.lease):
                 raise LeaseLost(f"command {batch.lease.command} was taken over")
             streams = {new.stream for new in batch.events} | set(batch.expected)
-            versions = {stream: self.stream_version(stream) for stream in streams}
+            versions = {stream: self._next_version(stream) for stream in streams}
             head, last_at = self._last()
             drafts[:] = draft_batch(batch, head, last_at, versions, self._clock())
             connection.executemany(_INSERT, map(_row, drafts))
-            delivery.offer(connection, requested(drafts))
-            delivery.withdraw(connection, finished(drafts))
+            if offered := requested(drafts):
+                delivery.offer(connection, offered)
+            if withdrawn := finished(drafts):
+                delivery.withdraw(connection, withdrawn)
         return [draft.stored for draft in drafts]
 
     def _already_written(self, batch: Batch) -> list[StoredRecord]:
@@ -287,11 +289,13 @@ class SqliteLog:
 
     def stream_version(self, stream: str) -> int:
         with self._reading():
-            row = self._records.execute(
-                "SELECT version FROM records WHERE stream = ? ORDER BY version DESC LIMIT 1",
-                (stream,),
-            ).fetchone()
-            return 0 if row is None else int(row[0]) + 1
+            return self._next_version(stream)
+
+    def _next_version(self, stream: str) -> int:
+        row = self._records.execute(
+            "SELECT version FROM records WHERE stream = ? ORDER BY version DESC LIMIT 1", (stream,)
+        ).fetchone()
+        return 0 if row is None else int(row[0]) + 1
 
     def find(self, record_id: str) -> StoredRecord | None:
         with self._reading():
