@@ -7,6 +7,7 @@ The command line carries these out in its own process, through the same path as 
 import platform
 from collections.abc import Sequence
 from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 
@@ -22,6 +23,7 @@ from actors.loop import Done, Handlers, Work
 from actors.planning import make_plan
 from actors.sandbox import probe
 from actors.testing import accepted_sandbox
+from actors.workspaces import gold_only_lines, leak_probe, make_template, read_snapshot
 from harnesses import registry
 from ledger.errors import Refused
 from ledger.log import NewEvent
@@ -32,6 +34,7 @@ from projections.progress import Progress
 from projections.tasks import MinedTasks
 from schemas.commands import (
     AmendStudy,
+    AnchorCheckpoint,
     ContinueStudy,
     FreezeStudy,
     FreezeTasks,
@@ -41,7 +44,8 @@ from schemas.commands import (
     StartRun,
     StopRun,
 )
-from schemas.events.mining import SandboxProbed
+from schemas.events.ledger import CheckpointAnchored
+from schemas.events.mining import LeakProbed, SandboxProbed
 from schemas.events.run import RunStarted, RunStopped
 from schemas.events.study import (
     AmendmentRecorded,
@@ -53,7 +57,13 @@ from schemas.events.study import (
     TasksFrozen,
     TreatmentIdentity,
 )
-from schemas.identifiers import RUN_STREAM, STUDY_STREAM, parse_cell_id
+from schemas.identifiers import (
+    LEDGER_STREAM,
+    RUN_STREAM,
+    STUDY_STREAM,
+    parse_cell_id,
+    repository_stream,
+)
 from schemas.study import Study
 from schemas.task import Task
 
@@ -62,6 +72,7 @@ TOML = "application/toml"
 PACK = "application/x-git-packed-objects"
 
 EMITS = (
+    CheckpointAnchored,
     TasksFrozen,
     PlanPrepared,
     StudyFrozen,
@@ -70,6 +81,7 @@ EMITS = (
     RunStarted,
     RunStopped,
     SandboxProbed,
+    LeakProbed,
     CellReexecuted,
 )
 
@@ -83,6 +95,7 @@ def freeze_tasks(work: Work) -> Done:
     mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
     tasks: list[Task] = []
     packs = {}
+    probes = []
     for repository in study.repositories:
         valid = mined.valid_tasks(repository.id)[: repository.tasks]
         if len(valid) < repository.tasks:
@@ -95,9 +108,38 @@ def freeze_tasks(work: Work) -> Done:
         source = work.context.directory.repository_path(repository.url)
         trees = sorted({task.base_tree for task in valid})
         packs[repository.id] = work.artifacts.put(pack_trees(source, trees), PACK)
+        probe_event = probe_for_leaks(work, repository.id, source, valid)
+        probes.append(NewEvent(repository_stream(repository.id), probe_event))
+        if probe_event.findings:
+            work.commit(probes)
+            raise Refused(
+                f"lines that only gold has are within reach of a test run: "
+                f"{'; '.join(probe_event.findings[:5])}. Remove {work.context.directory.templates} "
+                "and freeze again; if they come back, this is a fault of the program"
+            )
     content = msgspec.json.encode(tasks)
     event = TasksFrozen(tasks=work.artifacts.put(content, JSON), count=len(tasks), packs=packs)
-    return Done([NewEvent(STUDY_STREAM, event)])
+    return Done([*probes, NewEvent(STUDY_STREAM, event)])
+
+
+def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[Task]) -> LeakProbed:
+    """Search every file and object of the tasks' templates for lines that only gold or the hidden
+    tests have. The template is all that a test run can see of a repository."""
+    findings: list[str] = []
+    objects = 0
+    for task in tasks:
+        template = make_template(source, task.base_tree, work.context.directory.templates)
+        base = read_snapshot(template / ".git", task.base_tree)
+        told = (*task.gold.write, *task.hidden.write)
+        lines = gold_only_lines(
+            (entry.content for entry in base), (work.artifacts.get(f.content) for f in told)
+        )
+        leaks = leak_probe(template, lines)
+        objects += len(base)
+        findings += [f"{task.id}: {leak.kind} {leak.place}" for leak in leaks]
+    return LeakProbed(
+        repository=repository, tasks=len(tasks), objects=objects, findings=tuple(findings[:100])
+    )
 
 
 def prepare_plan(work: Work) -> Done:
@@ -251,6 +293,18 @@ def record_reexecution(work: Work) -> Done:
     return Done([NewEvent(parse_cell_id(command.cell).stream, event)])
 
 
+def anchor_checkpoint(work: Work) -> Done:
+    command: AnchorCheckpoint = work.command
+    event = CheckpointAnchored(
+        size=command.size,
+        note=command.note,
+        kind=command.kind,
+        where=command.where,
+        receipt=command.receipt,
+    )
+    return Done([NewEvent(LEDGER_STREAM, event)])
+
+
 def frozen_differences(
     directory: StudyDirectory, study: Study, content: bytes, amendments: Amendments
 ) -> tuple[tuple[FrozenFile, ...], tuple[str, ...]]:
@@ -314,4 +368,5 @@ HANDLERS: Handlers = {
     StartRun: start_run,
     StopRun: stop_run,
     RecordReexecution: record_reexecution,
+    AnchorCheckpoint: anchor_checkpoint,
 }

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.loop import Context
+from ledger.checkpoint import CHECKPOINT_INTERVAL
 from ledger.errors import LedgerError, Refused, Unfinished
 from ledger.log import decode
 from projections.fold import Follower
@@ -42,11 +43,13 @@ Launch = Callable[[ExitStack], Sequence[Worker]]
 
 @dataclass
 class Supervisor:
-    """``look`` is called several times a second with the progress fold, for the live display."""
+    """``look`` is called several times a second with the progress fold, for the live display;
+    ``sign`` every 1,000 records, for a checkpoint."""
 
     context: Context
     launch: Launch
     look: Callable[[Progress], None]
+    sign: Callable[[], object]
     restarts: int = 0
     _workers: Sequence[Worker] = ()
     _set: ExitStack = field(default_factory=ExitStack)
@@ -59,12 +62,16 @@ class Supervisor:
         """
         progress = Progress(self.context.artifacts.get)
         follower = Follower(self.context.log, progress)
+        signed = 0
         previous = signal.signal(signal.SIGTERM, _interrupt)
         try:
             self._start()
             while True:
                 follower.catch_up()
                 self.look(progress)
+                if follower.position - signed >= CHECKPOINT_INTERVAL:
+                    self.sign()
+                    signed = follower.position
                 if progress.completed:
                     return
                 dead = [worker for worker in self._workers if worker.process.poll() is not None]

@@ -92,6 +92,18 @@ class RecordReexecution(Value, tag_field="do", tag="record_reexecution"):
     ] = None
 
 
+class AnchorCheckpoint(Value, tag_field="do", tag="anchor_checkpoint"):
+    """Record that a signed checkpoint was put where its owner cannot quietly change it."""
+
+    size: Annotated[int, Meta(ge=1, description="number of records under the checkpoint")]
+    note: Annotated[str, Meta(description="the signed note (C2SP)")]
+    kind: Annotated[
+        Literal["git", "time", "copy"], Meta(description="pushed commit, token or copy")
+    ]
+    where: Annotated[str, Meta(description="remote, authority or path")]
+    receipt: Annotated[str, Meta(description="commit id, base64 token or digest")]
+
+
 # --- miner ---------------------------------------------------------------------------------------
 
 
@@ -189,6 +201,7 @@ Command = (
     | AnalyseStudy
     | WriteReport
     | RecordReexecution
+    | AnchorCheckpoint
     | MineRepository
     | ValidateCandidates
     | ContinueStudy
@@ -212,6 +225,7 @@ ROLE_OF: dict[type[Command], Role] = {
     AnalyseStudy: "operator",
     WriteReport: "operator",
     RecordReexecution: "operator",
+    AnchorCheckpoint: "operator",
     MineRepository: "miner",
     ValidateCandidates: "miner",
     ContinueStudy: "scheduler",

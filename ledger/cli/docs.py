@@ -118,13 +118,11 @@ def _emitters() -> dict[type[Event], list[str]]:
         CommandRefused,
         CommandRequested,
     )
-    from schemas.events.ledger import CheckpointAnchored
 
     found: dict[type[Event], list[str]] = {
         event: ["every actor (`actors/loop.py`)"]
         for event in (CommandRequested, CommandCompleted, CommandRefused, CommandAbandoned)
     }
-    found[CheckpointAnchored] = ["`ledger checkpoint`"]
     for module in (analysis, cells, grading, miner, model_server, operator, scheduler):
         emits: Sequence[type[Event]] = module.EMITS
         for event in emits:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import click
 from actors.loop import Context
 from ledger.artifacts import Artifacts
 from ledger.clock import new_id
-from ledger.errors import Usage
+from ledger.errors import LedgerError, Usage
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
 
@@ -56,7 +56,12 @@ def writing(study: Path, run: str | None = None) -> Iterator[Context]:
 
     directory = StudyDirectory(study)
     with writing_log(directory) as log:
-        yield Context(log, Artifacts(directory.artifacts), directory, run or new_id())
+        try:
+            yield Context(log, Artifacts(directory.artifacts), directory, run or new_id())
+        except LedgerError:
+            with suppress(LedgerError):  # the first error is the one that says what to do
+                Checkpointer(directory).sign(log)
+            raise
         Checkpointer(directory).sign(log)
 
 

@@ -10,6 +10,7 @@ import click
 
 from actors.loop import Context, carry_out
 from actors.supervisor import Supervisor, Worker, prove_no_worker, start_worker
+from ledger.checkpoint import Checkpointer
 from ledger.cli.options import json_option, print_json, study_option, writing
 from ledger.errors import LedgerError, SafetyStop
 from projections.progress import Progress
@@ -78,7 +79,12 @@ def run_study(
             look(now)
 
         count = graders or os.cpu_count() or 1
-        supervisor = Supervisor(context, lambda stack: launch(context, stack, count), follow)
+        supervisor = Supervisor(
+            context,
+            lambda stack: launch(context, stack, count),
+            follow,
+            lambda: Checkpointer(context.directory).sign(context.log),  # type: ignore[arg-type]
+        )
         try:
             supervisor.run()
         except KeyboardInterrupt:

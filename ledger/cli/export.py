@@ -1,0 +1,48 @@
+"""``ledger export``."""
+
+from pathlib import Path
+
+import click
+
+from ledger.cli.options import json_option, print_json, study_option
+from ledger.errors import Usage
+
+
+@click.command("export")
+@study_option
+@json_option
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--records-only", is_flag=True, help="Leave the artifacts out.")
+def command(study: Path, as_json: bool, directory: Path, records_only: bool) -> int:
+    """Write the ledger to DIRECTORY: JSON lines of exactly the recorded bytes, the checkpoints and
+    the artifacts.
+
+    Check it with `ledger verify-chain --path DIRECTORY`, or without this program by
+    `python independent_verifier.py DIRECTORY`. Nothing is judged while exporting.
+    """
+    from ledger.export import export
+
+    if not (study / "var" / "ledger.db").exists():
+        raise Usage(f"{study.resolve()} has no ledger; name one with --study")
+    moved = export(study, directory, records_only)
+    if as_json:
+        print_json(
+            {
+                "directory": str(directory),
+                "records": moved.records,
+                "checkpoints": moved.checkpoints,
+                "artifacts": moved.artifacts,
+                "missing": list(moved.missing),
+                "altered": list(moved.altered),
+            }
+        )
+    else:
+        print(
+            f"{moved.records} records, {moved.checkpoints} checkpoints, {moved.artifacts} "
+            f"artifacts in {directory}"
+        )
+        for digest in moved.missing:
+            print(f"missing artifact {digest}")
+        for digest in moved.altered:
+            print(f"altered artifact {digest}")
+    return 3 if moved.missing or moved.altered else 0

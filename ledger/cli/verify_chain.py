@@ -1,0 +1,114 @@
+"""``ledger verify-chain``."""
+
+from pathlib import Path
+
+import click
+
+from ledger.cli.options import json_option, printable, study_option
+from ledger.errors import Unfinished, Usage
+
+FINDINGS_SHOWN = 50
+
+
+@click.command("verify-chain")
+@study_option
+@json_option
+@click.option(
+    "--path",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="An exported folder, a JSONL file or a database instead of a study.",
+)
+@click.option(
+    "--require",
+    type=click.Choice(["self", "git", "time", "copy"]),
+    default=None,
+    help="Kind of anchor that counts. By default `self` for a ledger that your own key "
+    "signed, an outside one for any other.",
+)
+@click.option(
+    "--max-anchor-age",
+    type=click.IntRange(0),
+    default=None,
+    metavar="EVENTS",
+    help="Most events that may follow the newest anchor that counts.",
+)
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="A signed note that you have kept; may be repeated.",
+)
+@click.option("--key", default=None, help="Verifier string of the key that must have signed.")
+@click.option(
+    "--time-authority",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    help="Certificate (PEM) of a time-stamping authority you trust.",
+)
+@click.option(
+    "--no-last-seen",
+    is_flag=True,
+    help="Do not compare with, or add to, what this user's verifier remembers.",
+)
+def command(
+    study: Path,
+    as_json: bool,
+    path: Path | None,
+    require: str | None,
+    max_anchor_age: int | None,
+    against: tuple[Path, ...],
+    key: str | None,
+    time_authority: Path | None,
+    no_last_seen: bool,
+) -> int:
+    """Check every byte of a ledger: chain, copies, streams, artifacts, checkpoints, schema.
+
+    All faults are found, not only the first. Status 0: complete and matched by an anchor that
+    counts; 3: a violation; 4: consistent but not anchored as required; 5: could not finish.
+
+    checkpoints.log protects against accidents and partial edits, not against an owner who holds
+    the signing key: against that only an outside anchor helps (`ledger checkpoint --help`). No
+    command repairs a chain.
+    """
+    import json
+
+    from ledger.verify import Options, exit_status, report_json, verify
+
+    options = Options(
+        key=key,
+        require=require,  # type: ignore[arg-type]
+        max_anchor_age=max_anchor_age,
+        against=tuple(note.read_bytes() for note in against),
+        time_authority=time_authority,
+        last_seen=not no_last_seen,
+    )
+    target = path or study
+    if path is None and not (study / "var" / "ledger.db").exists():
+        raise Usage(f"{study.resolve()} has no ledger; name one with --study or --path")
+    try:
+        report = verify(target, options=options)
+    except OSError as error:
+        raise Unfinished(f"{target}: {error.strerror}") from None
+    if as_json:
+        print(json.dumps(json.loads(report_json(report)), indent=2, ensure_ascii=False))
+        return exit_status(report)
+    print(f"status     {report.status}")
+    print(f"events     {report.events}")
+    if report.head is not None:
+        print(f"head       seq {report.head.seq}  leaf {report.head.leaf}")
+        print(f"root       {report.head.root or 'none: records are missing'}")
+    for anchor in report.anchors:
+        counts = "counts" if anchor.counts else "does not count"
+        age = f"over {anchor.size} events, {anchor.age} after it"
+        print(f"anchor     {anchor.kind} {age}, {counts}: {printable(anchor.detail)}")
+    for finding in report.findings[:FINDINGS_SHOWN]:
+        seq = "-" if finding.seq is None else finding.seq
+        print(
+            f"finding    {finding.code} at {seq}: expected {printable(finding.expected)}, "
+            f"got {printable(finding.got)}"
+        )
+    if len(report.findings) > FINDINGS_SHOWN:
+        print(f"           and {len(report.findings) - FINDINGS_SHOWN} more (--json shows all)")
+    print(f"assurance  {report.assurance}")
+    return exit_status(report)
