@@ -212,8 +212,14 @@ def assess(
     if why:
         reasons["revert"] = why
 
-    # What a task could consist of decides; where there is no such file, all changed files do.
-    kinds = Counter(_file_change(room, file) for file in retained or files)
+    # What a task could consist of decides, and of test infrastructure only its code (a formatter's
+    # new options in tox.ini come with what it formatted); where there is nothing, all files do.
+    decisive = [
+        file
+        for file in retained
+        if file.file_class != "infrastructure" or classifier.is_source(file.path)
+    ]
+    kinds = Counter(_file_change(room, file) for file in decisive or retained or files)
     seen = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     if files and set(kinds) == {"dependency"}:
         reasons["dependency_only"] = seen

@@ -153,6 +153,7 @@ def test_formatting_with_a_raised_tool_version_is_formatting(history: Any) -> No
             "pkg/calc.py": b'"""Sums."""\n\n\ndef add(a, b):\n    return (a - b)\n',
             "tests/unit/test_calc.py": TEST_BEFORE.replace(b"(0, 0)", b"(0,0)"),
             "requirements.txt": b"pytest==8.1\n",
+            "tox.ini": b"[flake8]\nmax-line-length = 99\n",
         },
     )
     assert row.failed == ("formatting_only",)
