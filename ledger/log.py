@@ -40,7 +40,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
         return decode_envelope(self.record)
 
 
-class Fact(msgspec.Struct, frozen=True):
+class Fact(msgspec.Struct, frozen=True, gc=False):
     """A record, decoded: what folds consume."""
 
     seq: int
