@@ -36,14 +36,12 @@ findings: list[str] = []
 
 def finding(code: str, seq: int | None, text: str) -> None:
     findings.append(code)
-    line = f"{code} {'-' if seq is None else f'seq {seq}'}: {text}"
-    print("FINDING", line.encode("unicode_escape").decode()[:400])
+    print("FINDING", code, "-" if seq is None else f"seq {seq}", ascii(text)[1:400])
 
 
 # --- Ed25519 (RFC 8032, section 5.1; points in extended coordinates, section 5.1.4) ---------------
 
-P = 2**255 - 19
-L = 2**252 + 27742317777372353535851937790883648493
+P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, P - 2, P) % P
 
 
@@ -95,13 +93,12 @@ def signed_by(public_key: bytes, text: bytes, signature: bytes) -> bool:
 
 
 def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
-    """(rows, folder of artifacts or None, notes); a row is (seq, record, leaf, other columns), and
-    of a line of text only the record."""
+    """(rows, artifacts' folder, notes); a row is (seq, record, leaf, columns) or only a record."""
     if os.path.isdir(path):
         names = ("ledger.db", os.path.join("var", "ledger.db"), "records.jsonl")
         path = next((p for n in names if os.path.exists(p := os.path.join(path, n))), path)
-    text = open(path, "rb")  # noqa: SIM115  (read to the end of the program)
-    database = path.endswith(".db") or text.read(16) == b"SQLite format 3\0"
+    with open(path, "rb") as file:
+        database = path.endswith(".db") or file.read(16) == b"SQLite format 3\0"
     in_folder = database or os.path.basename(path) == "records.jsonl"
     folder = pathlib.Path(path).absolute().parent
     artifacts, log = str(folder / "artifacts"), folder / "checkpoints.log"
@@ -118,10 +115,13 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
         except (sqlite3.Error, TypeError) as error:
             finding("DB_CORRUPT", None, f"checkpoints: {error}")
         return read_rows(connection), artifacts, notes
-    text.seek(0)
-    lines = iter(lambda: text.readline(MAX_RECORD + 2), b"")
-    records = ((None, line.removesuffix(b"\n"), None, None) for line in lines)
-    return records, artifacts if in_folder and os.path.isdir(artifacts) else None, notes
+    return read_lines(path), artifacts if in_folder and os.path.isdir(artifacts) else None, notes
+
+
+def read_lines(path: str) -> Rows:
+    with open(path, "rb") as file:
+        while line := file.readline(MAX_RECORD + 2):
+            yield None, line.removesuffix(b"\n"), None, None
 
 
 def read_rows(connection: sqlite3.Connection) -> Rows:

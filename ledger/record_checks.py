@@ -435,6 +435,8 @@ class Roots:
             self.broken_at = self.frontier.size
         if self.broken_at is not None:
             reached = max(page.seqs, default=-1) + 1
+            if page.unreadable is not None:
+                reached = max(reached, page.unreadable.stop)
             while self.place < len(self.targets) and self.targets[self.place].size <= reached:
                 yield from self._compare(self.targets[self.place], None)
 

@@ -200,15 +200,15 @@ class SqliteRecords:
                 position = _position_after(rows[-1])
             elif not reason:
                 return
+            unreadable, behind = None, None
             if reason:
-                unreadable, more = self._read_behind_damage(position, end)
-                rows += more
-                yield Stretch(rows, unreadable)
-                position = _position_after(rows[-1]) if more else position
+                unreadable, behind = self._read_behind_damage(position, end)
                 if unreadable is not None:
-                    position = max(position, unreadable.stop)
-            else:
-                yield Stretch(rows)
+                    position = unreadable.stop
+            yield Stretch(rows, unreadable)
+            if behind is not None:
+                yield Stretch([behind])
+                position = _position_after(behind)
 
     def _read_page(self, position: int, end: int, rows: list[Row]) -> None:
         steps = 0
@@ -230,7 +230,7 @@ class SqliteRecords:
                 rows += some
                 size += sum(len(row[1]) for row in some if isinstance(row[1], bytes | str))
 
-    def _read_behind_damage(self, position: int, end: int) -> tuple[Unreadable | None, list[Row]]:
+    def _read_behind_damage(self, position: int, end: int) -> tuple[Unreadable | None, Row | None]:
         """A row at ``position`` or behind it raised an error: find the next that can be read.
 
         Returns what is unreadable and the row behind it, if any.
@@ -241,15 +241,15 @@ class SqliteRecords:
             try:
                 row = self._connection.execute(f"{_SELECT} WHERE seq = ?", (tried,)).fetchone()
             except sqlite3.DataError as error:
-                return Unreadable(position, tried + 1, str(error), too_large=True), []
+                return Unreadable(position, tried + 1, str(error), too_large=True), None
             except sqlite3.DatabaseError as error:
                 row = self._read_without_columns(tried)
                 reason = reason or self._damage(error)
             if row is not None:
-                return (Unreadable(position, tried, reason) if tried > position else None), [row]
+                return (Unreadable(position, tried, reason) if tried > position else None), row
         if end - position > MAX_PROBES:
             raise Damaged(f"nothing can be read from seq {position} on: {reason}")
-        return Unreadable(position, end, reason), []
+        return Unreadable(position, end, reason), None
 
     def _read_without_columns(self, position: int) -> Row | None:
         """A column that is not text must not hide the record."""
