@@ -91,10 +91,10 @@ def size(languages: dict[str, LanguageCount], language: str) -> Size:
     )
 
 
-def needs_gold_symbol(facts: GoldFacts, hidden: Iterable[bytes]) -> int:
-    """How many names that gold introduces occur in the hidden files: what no leak-free statement
+def needed_gold_symbols(facts: GoldFacts, hidden: Iterable[bytes]) -> frozenset[str]:
+    """Names that gold introduces and that occur in the hidden files: what no leak-free statement
     may name and no agent can know (interpretations, "Solvability")."""
     used: set[str] = set()
     for content in hidden:
         used |= tokens(content)
-    return len((facts.symbols | facts.plain_names) & used)
+    return (facts.symbols | facts.plain_names) & used

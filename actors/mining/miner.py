@@ -20,7 +20,7 @@ from actors.mining.criteria import (
     changed_files,
     production_images,
 )
-from actors.mining.descriptors import LanguageCount, TreeFacts, needs_gold_symbol, size
+from actors.mining.descriptors import LanguageCount, TreeFacts, needed_gold_symbols, size
 from actors.mining.halves import full_files
 from actors.mining.history import (
     Commit,
@@ -143,7 +143,9 @@ def mine(
                     if found.row.verdict == "candidate":
                         text = texts.get(commit.oid, commit.message)
                         candidates.append(
-                            _candidate(room, repository.id, facts, commit, ready, found, text)
+                            _candidate(
+                                room, repository.id, rules, facts, commit, ready, found, text
+                            )
                         )
                     rows.append(found.row)
                 except UnreadableObject as error:
@@ -228,6 +230,7 @@ def _restored(walk: Walk, prepared: Mapping[str, _Prepared | str], window: int) 
 def _candidate(
     room: IsolatedRepository,
     repository: str,
+    rules: TaskRules,
     facts: TreeFacts,
     commit: Commit,
     ready: _Prepared,
@@ -261,6 +264,12 @@ def _candidate(
                 f"{file.path}::{name}" for name in after if before.get(name) == after[name]
             }
     languages = facts.languages(base_files)
+    needed = needed_gold_symbols(gold_facts, [file.content for file in hidden_set.write])
+    statement = statements.write_statement(text, gold_facts)
+    if rules.interface_line:
+        statement = statements.with_interface_line(
+            statement, needed, [file.content for file in gold_set.write]
+        )
     return Candidate(
         repository=repository,
         commit=commit.oid,
@@ -268,7 +277,7 @@ def _candidate(
         base_tree=ready.base.tree,
         gold_tree=commit.tree,
         committed=commit.date,
-        statement=statements.write_statement(text, gold_facts),
+        statement=statement,
         production_paths=tuple(file.path for file in production),
         test_paths=tuple(file.path for file in hidden),
         changed_production_lines=found.row.numbers.production_lines,
@@ -291,9 +300,7 @@ def _candidate(
         removed_test_files=tuple(path for path in hidden_set.delete if classes.is_selectable(path)),
         unchanged_tests=frozenset(unchanged),
         known_tests=frozenset(known),
-        needs_gold_symbol=needs_gold_symbol(
-            gold_facts, [file.content for file in hidden_set.write]
-        ),
+        needs_gold_symbol=len(needed),
         size=size(languages, classes.recipe.language),
         languages=languages,
     )

@@ -115,6 +115,21 @@ def defined_names(content: bytes) -> frozenset[str]:
     return frozenset(names)
 
 
+def signatures(content: bytes) -> dict[str, str]:
+    """How each function and class that a file defines is used: ``name(a, b=1)``, ``class Name``."""
+    tree = parse(content)
+    found: dict[str, str] = {}
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.ClassDef):
+            found.setdefault(node.name, f"class {node.name}")
+        elif isinstance(node, _FUNCTIONS):
+            try:
+                found.setdefault(node.name, f"{node.name}({ast.unparse(node.args)})")
+            except RecursionError:
+                found.setdefault(node.name, f"{node.name}(...)")
+    return found
+
+
 def function_bodies(content: bytes) -> dict[str, str]:
     """Digest of every function by its qualified name as pytest writes it (``TestA::test_b``).
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from actors.mining import python_source
@@ -42,6 +43,10 @@ class Statement(Value):
     text: Annotated[str, Meta(description="Markdown, the title first")]
     words: Annotated[int, Meta(ge=0, description="words that are left, without marks")]
     redactions: tuple[Redaction, ...]
+    interface: Annotated[
+        tuple[str, ...],
+        Meta(description="signatures added on purpose by `interface_line`; not checked for leaks"),
+    ] = ()
     leaks: Annotated[
         tuple[str, ...],
         Meta(description="why it cannot be used: kind and digest, never the text; empty: usable"),
@@ -183,6 +188,26 @@ def write_statement(text: str, facts: GoldFacts) -> Statement:
     if words < MIN_WORDS:
         leaks.append(f"only {words} words are left")
     return Statement(text=redacted, words=words, redactions=tuple(redactions), leaks=tuple(leaks))
+
+
+def with_interface_line(
+    statement: Statement, names: frozenset[str], gold: Iterable[bytes]
+) -> Statement:
+    """Add one fixed line with ``names`` (what gold introduces and hidden tests use), as signatures
+    where the gold files define them: for studies that declare it, since it says what the redactor
+    removes."""
+    known: dict[str, str] = {}
+    for content in gold:
+        known |= python_source.signatures(content)
+    interface = tuple(known.get(name, name) for name in sorted(names))
+    if not interface:
+        return statement
+    listed = ", ".join(f"`{signature}`" for signature in interface)
+    return msgspec.structs.replace(
+        statement,
+        text=f"{statement.text}\nNames that the tests use: {listed}.\n",
+        interface=interface,
+    )
 
 
 _CONVENTIONAL = re.compile(r"^#?\s*[a-z]+(\([^)\n]*\))?!?:\s", re.IGNORECASE)

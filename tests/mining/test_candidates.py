@@ -129,6 +129,16 @@ def test_texts_replace_commit_messages(history: Any, fix: Any) -> None:
     assert [redaction.kind for redaction in candidate.statement.redactions] == ["trailer"]
 
 
+def test_an_interface_line_for_studies_that_declare_it(history: Any) -> None:
+    history.commit(CHANGE, MESSAGE)
+    (plain,) = history.mine().candidates
+    (candidate,) = history.mine(TaskRules(interface_line=True)).candidates
+    added = "\nNames that the tests use: `checked_sum(a, b)`.\n"
+    assert candidate.statement.text == plain.statement.text + added
+    assert candidate.statement.interface == ("checked_sum(a, b)",)
+    assert candidate.statement.leaks == ()
+
+
 DIGEST = """
 import hashlib, sys
 from pathlib import Path

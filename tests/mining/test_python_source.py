@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.mining.python_source import change_kind, defined_names, function_bodies
+from actors.mining.python_source import change_kind, defined_names, function_bodies, signatures
 
 SOURCE = b'''"""Module."""
 import os
@@ -80,6 +80,12 @@ def test_what_cannot_be_parsed_is_a_change_of_code(name: str) -> None:
 def test_defined_names() -> None:
     source = b"class A:\n    def f(self, arg, *, only=1): self.attribute = arg\nvalue: int = f(x)\n"
     assert defined_names(source) == {"A", "f", "self", "arg", "only", "attribute", "value"}
+
+
+def test_signatures() -> None:
+    source = b"class A(B):\n    async def f(self, a, *, b: int = 1, **c) -> None: ...\n"
+    assert signatures(source) == {"A": "class A", "f": "f(self, a, *, b: int=1, **c)"}
+    assert signatures(b"(") == {}
 
 
 def test_function_bodies_by_qualified_name() -> None:
