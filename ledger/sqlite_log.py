@@ -139,8 +139,14 @@ class SqliteLog:
                 fcntl.flock(lock_file, fcntl.LOCK_EX)
                 if os.path.lexists(path):
                     raise Usage(f"{path} exists already; open it, or choose another directory")
-                unfinished = path.with_name(f"{path.name}.new")
-                unfinished.unlink(missing_ok=True)
+                if os.path.lexists(_beside(path, "-wal")):
+                    raise Usage(
+                        f"{path}-wal is what is left of another database: SQLite would play it "
+                        "into the new one; move it away first"
+                    )
+                unfinished = _beside(path, ".new")
+                for suffix in ("", "-wal", "-shm", "-journal"):
+                    _beside(unfinished, suffix).unlink(missing_ok=True)
                 os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
                 with closing(_connect(unfinished, "rw", "FULL")) as connection:
                     connection.execute("PRAGMA journal_mode = WAL")
@@ -191,7 +197,7 @@ class SqliteLog:
             except sqlite3.OperationalError:
                 # A WAL database needs its -shm file, which cannot be made on a read-only medium.
                 # Without a WAL nothing is missing from the main file and nobody can change it.
-                wal = path.with_name(f"{path.name}-wal")
+                wal = _beside(path, "-wal")
                 if wal.exists() and wal.stat().st_size > 0:
                     raise
                 records = _open_ledger(path, "ro&immutable=1", "FULL")
@@ -244,48 +250,54 @@ class SqliteLog:
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[StoredRecord]:
         """See ``EventLog.read``. Raises Integrity where a position is missing."""
-        position = start
-        end = 1 << 62 if stop is None else stop
-        while page := self._page("seq >= ? AND seq < ? ORDER BY seq", (position, end)):
-            for stored in page:
-                if stored.seq != position:
-                    raise Integrity(f"seq {position} is missing; run `ledger verify-chain`")
-                yield stored
-                position += 1
+        return self._read("seq", "TRUE", (), start, stop)
 
     def read_stream(self, stream: str, start: int = 0) -> Iterator[StoredRecord]:
+        """See ``EventLog.read_stream``. Raises Integrity where a version is missing."""
+        return self._read("version", "stream = ?", (stream,), start, None)
+
+    def _read(
+        self, column: str, condition: str, values: tuple[object, ...], start: int, stop: int | None
+    ) -> Iterator[StoredRecord]:
+        """Rows by a column that must be dense.
+
+        In pages, so that no read transaction outlives one: a long one would keep the WAL from
+        being checkpointed. Pages are bounded in bytes too, because a record may have 1 MiB.
+        """
         position = start
-        while page := self._page(
-            "stream = ? AND version >= ? ORDER BY version", (stream, position)
-        ):
-            yield from page
-            position += len(page)
-
-    def _page(self, condition: str, values: tuple[object, ...]) -> list[StoredRecord]:
-        """Some rows, so that no read transaction outlives a page: a long one would keep the WAL
-        from being checkpointed. Bounded in bytes too: a record may have 1 MiB."""
-        with self._reading():
-            return self._select(condition, values, PAGE_RECORDS, PAGE_BYTES)
-
-    def _select(
-        self,
-        condition: str,
-        values: tuple[object, ...],
-        limit: int = -1,
-        limit_bytes: int | None = None,
-    ) -> list[StoredRecord]:
-        cursor = self._records.execute(
-            f"SELECT seq, record, leaf FROM records WHERE {condition} LIMIT {limit}", values
+        query = (
+            f"SELECT {column}, seq, record, leaf FROM records WHERE {condition} "
+            f"AND {column} >= ? AND {column} < ? ORDER BY {column} LIMIT {PAGE_RECORDS}"
         )
-        found = []
-        size = 0
-        for row in cursor:
-            found.append(StoredRecord(*row))
-            size += len(row[1])
-            if limit_bytes is not None and size > limit_bytes:
-                break
-        cursor.close()
-        return found
+        while True:
+            page = []
+            size = 0
+            with self._reading():
+                cursor = self._records.execute(
+                    query, (*values, position, 1 << 62 if stop is None else stop)
+                )
+                for row in cursor:
+                    page.append(row)
+                    size += len(row[2])
+                    if size > PAGE_BYTES:
+                        break
+                cursor.close()
+            if not page:
+                return
+            for place, seq, record, leaf in page:
+                if place != position:
+                    raise Integrity(
+                        f"{column} {position} is missing before seq {seq}; run "
+                        "`ledger verify-chain`"
+                    )
+                yield StoredRecord(seq, record, leaf)
+                position += 1
+
+    def _select(self, condition: str, values: tuple[object, ...]) -> list[StoredRecord]:
+        rows = self._records.execute(
+            f"SELECT seq, record, leaf FROM records WHERE {condition}", values
+        )
+        return [StoredRecord(*row) for row in rows]
 
     def stream_version(self, stream: str) -> int:
         with self._reading():
@@ -510,6 +522,10 @@ def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
 
 
 def _open_lock_file(path: Path) -> int:

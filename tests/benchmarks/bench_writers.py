@@ -58,6 +58,7 @@ def inserter(path: Path) -> Callable[[], None]:
 def work(path: Path, seconds: float) -> None:
     """In a child: append until the time is over; print how many events and the longest append."""
     append = appender(path) if path.name == "ledger.db" else inserter(path)
+    print("ready", flush=True)
     sys.stdin.readline()
     begin = time.perf_counter()
     count, longest = 0, 0.0
@@ -75,6 +76,9 @@ def race(path: Path, writers: int, seconds: float) -> dict[str, float]:
         subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(writers)
     ]
+    for child in children:
+        assert child.stdout is not None
+        child.stdout.readline()
     for child in children:
         assert child.stdin is not None
         child.stdin.write("start\n")

@@ -103,11 +103,36 @@ def test_create_never_replaces_anything(path: Path) -> None:
         SqliteLog.create(path)
 
 
-def test_create_starts_again_after_a_crash_in_the_middle(path: Path) -> None:
-    path.with_name("ledger.db.new").write_bytes(b"half a database")
+def test_create_starts_again_after_a_crash_in_the_middle(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with outsider(other) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE records (x)")
+        for suffix in ("", "-wal"):
+            content = other.with_name(other.name + suffix).read_bytes()
+            path.with_name("ledger.db.new" + suffix).write_bytes(content)
     with closing(SqliteLog.create(path)) as log:
         append(log, "a")
-    assert not path.with_name("ledger.db.new").exists()
+    assert list(tmp_path.glob("ledger.db.new*")) == []
+
+
+def test_create_takes_nothing_over_from_a_database_that_is_gone(log: SqliteLog) -> None:
+    append(log, "a")
+    wal = log.path.with_name("ledger.db-wal").read_bytes()
+    log.close()
+    log.path.unlink()
+    log.path.with_name("ledger.db-wal").write_bytes(wal)
+    with pytest.raises(Usage, match="move it away first"):
+        SqliteLog.create(log.path)
+
+
+def test_any_name_of_a_directory_is_taken_literally(tmp_path: Path) -> None:
+    path = tmp_path / "a?mode=memory&b=#%41 é" / "ledger.db"
+    with closing(SqliteLog.create(path)) as log:
+        stored = append(log, "a")
+    with closing(SqliteLog.open_read_only(path)) as reader:
+        assert list(reader.read()) == stored
+    assert path.stat().st_size > 0
 
 
 def plain_database(path: Path) -> None:
@@ -238,10 +263,10 @@ def test_replacing_a_record_by_another_of_its_stream_asks_the_trigger(log: Sqlit
 def test_a_missing_position_stops_a_reader(log: SqliteLog) -> None:
     append(log, "a", "b", "c", "d")
     tamper(log.path, "DELETE FROM records WHERE seq = 2")
-    reader = log.read()
-    assert [next(reader).seq, next(reader).seq] == [0, 1]
-    with pytest.raises(Integrity, match="seq 2 is missing"):
-        next(reader)
+    for reader, missing in ((log.read(), "seq 2"), (log.read_stream("cell/a"), "version 2")):
+        assert [next(reader).seq, next(reader).seq] == [0, 1]
+        with pytest.raises(Integrity, match=f"{missing} is missing"):
+            next(reader)
 
 
 # --- checks on opening ---------------------------------------------------------------------------
