@@ -6,6 +6,7 @@ from projections.fold import FoldState
 from schemas.base import Value
 
 Severity = Literal["violation", "note"]
+MAX_FINDINGS = 10_000
 
 
 class Finding(Value):
@@ -39,24 +40,36 @@ class Audit(FoldState, Protocol):
 
 
 class Findings:
-    """The findings of one audit, in the order in which they were made."""
+    """The findings of one audit, in the order in which they were made; at most MAX_FINDINGS."""
 
     def __init__(self, audit: str) -> None:
         self._audit = audit
         self._found: list[Finding] = []
+        self._violated = False
+        self._unlisted = 0
 
     def violation(self, seq: int | None, text: str) -> None:
-        self._found.append(Finding(severity="violation", seq=seq, text=text))
+        self._violated = True
+        self._add(Finding(severity="violation", seq=seq, text=text))
 
     def note(self, seq: int | None, text: str) -> None:
-        self._found.append(Finding(severity="note", seq=seq, text=text))
+        self._add(Finding(severity="note", seq=seq, text=text))
+
+    def _add(self, finding: Finding) -> None:
+        if len(self._found) < MAX_FINDINGS:
+            self._found.append(finding)
+        else:
+            self._unlisted += 1
 
     def verdict(self, applicable: bool = True, **checked: int) -> Verdict:
         """Violated where there is a violation; else ok, or not applicable."""
-        violated = any(finding.severity == "violation" for finding in self._found)
+        found = list(self._found)
+        if self._unlisted:
+            text = f"{self._unlisted} more findings are not listed"
+            found.append(Finding(severity="note", seq=None, text=text))
         return Verdict(
             audit=self._audit,
-            status="violated" if violated else "ok" if applicable else "not_applicable",
+            status="violated" if self._violated else "ok" if applicable else "not_applicable",
             checked=checked,
-            findings=tuple(self._found),
+            findings=tuple(found),
         )

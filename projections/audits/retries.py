@@ -93,7 +93,7 @@ class RetryAudit:
                     yield f"attempt {event.attempt}; the study allows {self._cell_attempts}"
                 cell.attempt, cell.ended, cell.turns = event.attempt, "", {}
             case CellFinished():
-                cell.ended = event.ended
+                cell.ended, cell.turns = event.ended, {}
             case TurnStarted():
                 turn = cell.turns.setdefault(event.turn, _Turn())
                 self._turns += turn.attempts == 0

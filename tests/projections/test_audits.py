@@ -8,7 +8,7 @@ import pytest
 
 from ledger.log import Fact
 from ledger.memory_log import MemoryLog
-from projections.audits.finding import Verdict
+from projections.audits.finding import MAX_FINDINGS, Findings, Verdict
 from projections.audits.registry import AUDITS
 from projections.fold import fold
 from schemas.base import Event
@@ -336,6 +336,17 @@ def test_a_finding_names_the_record(whole: TinyStudy, whole_facts: Facts) -> Non
     facts = change(TurnStarted, 3, instance="other")(whole, whole_facts)
     (finding,) = run_audit("residency", whole, facts).findings
     assert finding.seq == list(of_type(whole_facts, TurnStarted))[3].seq
+
+
+def test_findings_are_bounded_and_the_rest_is_counted() -> None:
+    findings = Findings("audit")
+    for seq in range(MAX_FINDINGS + 5):
+        findings.note(seq, "odd")
+    findings.violation(None, "wrong")
+    verdict = findings.verdict()
+    assert verdict.status == "violated"
+    assert len(verdict.findings) == MAX_FINDINGS + 1
+    assert verdict.findings[-1].text == "6 more findings are not listed"
 
 
 def test_no_audit_shows_an_outcome(whole: TinyStudy, whole_facts: Facts) -> None:
