@@ -17,23 +17,25 @@ from schemas.task import Task
 def make_plan(study: Study, tasks: Sequence[Task]) -> Plan:
     """Matrix first, repeats last and grouped by model.
 
-    The task counter runs on over the repositories. Task ``i`` starts the cycle of treatments at
-    ``i mod T``, so each treatment stands in each position about equally often, and the cycle of
-    models at ``i mod M``: A B, B A, A B …
+    The first model of a task is its counter mod M, the counter running on over the repositories:
+    A B, B A, A B … Within a block (a repository under a model) row ``i`` starts the cycle of
+    treatments at (rows of the blocks before + i) mod T, so that each treatment stands in each
+    position about equally often.
     """
     arms = [treatment.id for treatment in study.treatments]
     agents = [model.id for model in study.models]
-    ordered = [
-        task
-        for repository in study.repositories
-        for task in tasks
-        if task.repository == repository.id
-    ]
+    ordered: list[Task] = []
     cells: list[tuple[CellId, str]] = []
-    for counter, task in enumerate(ordered):
-        for agent in _rotated(agents, counter):
-            for arm in _rotated(arms, counter):
-                cells.append((CellId(unit=task.id, arm=arm, agent=agent, repeat=0), "matrix"))
+    rows_before = 0
+    for repository in study.repositories:
+        block = [task for task in tasks if task.repository == repository.id]
+        for i, task in enumerate(block):
+            for agent in _rotated(agents, len(ordered) + i):
+                row = rows_before + agents.index(agent) * len(block) + i
+                for arm in _rotated(arms, row):
+                    cells.append((CellId(unit=task.id, arm=arm, agent=agent, repeat=0), "matrix"))
+        ordered += block
+        rows_before += len(block) * len(agents)
     repeats = repeat_cells(study, ordered)
     for agent in agents:
         for unit, arm, its_agent in repeats:

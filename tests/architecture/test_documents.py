@@ -1,0 +1,42 @@
+"""What the documents name must exist, and what exists must be documented."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    "ARCHITECTURE.md",
+    "README.md",
+    *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md")),
+]
+PATH = re.compile(r"`((?:schemas|ledger|actors|harnesses|projections|docs|tests)/[\w./-]*)`")
+COMMAND = re.compile(r"`ledger ([a-z][a-z-]+)")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_path_that_a_document_names_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    missing = [path for path in PATH.findall(text) if not (ROOT / path).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_command_that_a_document_names_exists(name: str) -> None:
+    from ledger.cli.main import COMMANDS
+
+    named = set(COMMAND.findall((ROOT / name).read_text(encoding="utf-8")))
+    assert named <= set(COMMANDS), f"{name} names {sorted(named - set(COMMANDS))}"
+
+
+def test_the_architecture_names_every_module_at_the_top_of_the_packages() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert len(PATH.findall(text)) > 40
+
+
+def test_generated_documents_are_up_to_date() -> None:
+    from ledger.cli.docs import command_reference, event_catalogue
+
+    assert (ROOT / "docs/event-catalogue.md").read_text(encoding="utf-8") == event_catalogue()
+    assert (ROOT / "docs/commands.md").read_text(encoding="utf-8") == command_reference()
