@@ -432,10 +432,9 @@ class SqliteLog:
                     raise
                 # The frames may be in the WAL whole, and a recovery after a crash would find them.
                 self.close()
-                ids = ", ".join(draft.envelope.id for draft in drafts)
                 raise UnknownOutcome(
                     f"{ledger_error(error, self.path)}. The commit may have been written all the "
-                    f"same: open the log again and look for {ids} before anything else"
+                    f"same, whole: open the log again and look for {drafts[0].envelope.id} first"
                 ) from error
 
     @contextmanager
