@@ -225,11 +225,12 @@ class Checkpointer:
 
         Raises Integrity, and signs nothing, when the records contradict what was signed before.
         """
+        # Before the head: another process may sign more records meanwhile.
+        rows = log.checkpoints()
         head = log.head()
         if head is None:
             raise Usage("an empty log has no root to sign; its first record comes first")
         origin = origin_of_first_record(next(iter(log.read(0, 1))).record)
-        rows = log.checkpoints()
         frontier = self._load_frontier(origin, head.seq + 1)
         if rows:
             self._check_consistent(log, frontier, rows[-1], head.seq + 1)

@@ -145,7 +145,7 @@ def load_signing_key(home: Path) -> SigningKey | None:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read(1 << 16)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise Unfinished(f"{path}: {error.strerror}; make it readable for you alone") from None
