@@ -109,7 +109,9 @@ def test_the_envelope_says_who_when_and_why(event_log: EventLog) -> None:
         assert UUID7.fullmatch(record_id)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(event=events)
 def test_an_event_comes_back_as_it_was(event_log: EventLog, event: Event) -> None:
     (stored,) = event_log.append(batch(NewEvent("cell/a", event), cause=None))

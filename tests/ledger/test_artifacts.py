@@ -35,7 +35,9 @@ def plant(artifacts: Artifacts, ref: ArtifactRef, stored: bytes) -> None:
     artifacts.path(ref.digest).write_bytes(stored)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(content=st.binary(max_size=2_000), erasable=st.booleans())
 def test_what_was_put_is_what_one_gets(
     artifacts: Artifacts, content: bytes, erasable: bool

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from msgspec import Meta
 
 from ledger.codec import (
@@ -65,6 +65,7 @@ def envelope_of(data: bytes, **changes: Any) -> Envelope:
     return Envelope(**{**fields, **changes})
 
 
+@settings(deadline=None)
 @given(events)
 def test_what_is_encoded_is_canonical_and_reads_back(event: Event) -> None:
     data = encode_data(event)
