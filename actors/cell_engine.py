@@ -8,7 +8,7 @@ recorded results, so both must come to the same events, byte for byte.
     engine = CellEngine(…)
     need = engine.start()
     while not isinstance(need, Ended):
-        need = engine.resume(result)        # AnsweredTurn | FailedTurn | TestReport
+        need = engine.resume(result)        # AnsweredTurn | FailedTurn | PublicReport
 """
 
 import math
@@ -126,12 +126,12 @@ class FailedTurn:
 
 
 @dataclass(frozen=True)
-class TestReport:
+class PublicReport:
     text: str
     ok: bool
 
 
-Result = AnsweredTurn | FailedTurn | TestReport
+Result = AnsweredTurn | FailedTurn | PublicReport
 
 _FAILED_TURN_CLASS: dict[str, CellClass] = {
     "timeout": "timeout",
@@ -169,7 +169,7 @@ class CellEngine:
         if isinstance(result, FailedTurn):
             self._program.close()
             return Ended(_FAILED_TURN_CLASS[result.kind], f"turn failed: {result.detail}")
-        if isinstance(result, TestReport):
+        if isinstance(result, PublicReport):
             return self._drive(ToolResult(ok=result.ok, text=result.text))
         return self._drive(self._parse(result.answer))
 

@@ -21,9 +21,9 @@ from actors.cell_engine import (
     Need,
     NeedModel,
     NeedTests,
+    PublicReport,
     RecordedAnswer,
     Result,
-    TestReport,
 )
 from actors.frozen_study import FrozenStudy
 from actors.identity import model_digest
@@ -193,7 +193,7 @@ def results(facts: Sequence[Fact], read: ReadArtifact) -> list[Result]:
             case TurnFailed(retry=False) as event:
                 found.append(FailedTurn(event.kind, event.detail))
             case TestRunFinished() as event:
-                found.append(TestReport(read(event.text).decode(), event.verdict == "finished"))
+                found.append(PublicReport(read(event.text).decode(), event.verdict == "finished"))
     return found
 
 

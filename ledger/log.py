@@ -15,7 +15,7 @@ import msgspec
 from ledger.chain import leaf_hash
 from ledger.clock import timestamp, uuid7
 from ledger.codec import decode_envelope, decode_event, encode_data, encode_record
-from ledger.errors import RecordRefused, StaleVersion
+from ledger.errors import LeaseLost, RecordRefused, StaleVersion
 from schemas.base import Event
 from schemas.envelope import FIRST_PREV, Envelope
 from schemas.events.command import (
@@ -123,8 +123,9 @@ class EventLog(Protocol):
     Any number of processes may append and read at the same time. An append that returned is
     durable and seen by every later read. One that raised ``StaleVersion``, ``LeaseLost`` or
     ``RecordRefused`` wrote nothing. One that raised ``UnknownOutcome`` may have been written: the
-    caller reopens and looks for the ids, and never assumes. Appending a batch again with the same
-    ``cause`` and ``first_index`` returns the records that are there and writes nothing.
+    caller reopens and looks for the ids, and never assumes. Appending the same events again under
+    the same ``cause`` and ``first_index`` returns the records that are there and writes nothing;
+    other events under those keys raise ``LeaseLost`` (``RecordRefused`` without a lease).
     """
 
     def append(self, batch: Batch) -> list[StoredRecord]: ...
@@ -231,6 +232,24 @@ def draft_batch(
         prev = leaf.hex()
         seq += 1
     return drafts
+
+
+def repeated(batch: Batch, found: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
+    """What an append of a batch returns whose keys (cause, index) are in the log already.
+
+    ``found`` are the records with its keys. They are returned where they are this very batch: its
+    append had succeeded and nobody had heard of it. Otherwise another process has worked on the
+    command since: raises LeaseLost, or RecordRefused for a batch without a lease.
+    """
+    same = len(found) == len(batch.events) and all(
+        (envelope.type, envelope.stream, bytes(envelope.data))
+        == (new.event.TYPE, new.stream, encode_data(new.event))
+        for envelope, new in zip((one.envelope() for one in found), batch.events, strict=True)
+    )
+    if found and not same:
+        message = f"command {batch.cause}: other events stand in the log under the same indices"
+        raise LeaseLost(message) if batch.lease is not None else RecordRefused(message)
+    return found
 
 
 def requested(drafts: Sequence[Draft]) -> list[tuple[str, str, int]]:

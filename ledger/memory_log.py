@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from ledger.clock import new_id, now_us
-from ledger.errors import LeaseLost, RecordRefused
+from ledger.errors import LeaseLost
 from ledger.log import (
     Batch,
     Claim,
@@ -14,6 +14,7 @@ from ledger.log import (
     check_batch,
     draft_batch,
     finished,
+    repeated,
     requested,
 )
 from schemas.envelope import Envelope
@@ -68,9 +69,7 @@ class MemoryLog:
             return []
         keys = [(batch.cause, batch.first_index + n) for n in range(len(batch.events))]
         found = [self._records[self._causes[key]] for key in keys if key in self._causes]
-        if found and len(found) != len(keys):
-            raise RecordRefused(f"command {batch.cause}: only a part of this batch is in the log")
-        return found
+        return list(repeated(batch, found))
 
     def _holds(self, lease: Lease) -> bool:
         row = self._delivery.get(lease.command)

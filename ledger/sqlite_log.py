@@ -28,7 +28,6 @@ from ledger.errors import (
     Integrity,
     LeaseLost,
     LedgerError,
-    RecordRefused,
     Refused,
     Unfinished,
     UnknownOutcome,
@@ -44,6 +43,7 @@ from ledger.log import (
     check_batch,
     draft_batch,
     finished,
+    repeated,
     requested,
 )
 from schemas.envelope import Envelope
@@ -53,6 +53,8 @@ SCHEMA_VERSION = 1
 PAGE_RECORDS = 1_000
 PAGE_BYTES = 4 << 20
 CLOCK_TOLERANCE_US = 60_000_000
+IMPORTED_MARK = "imported"
+"""A file of this name beside a database says that it came from elsewhere and is never written."""
 BUSY_SECONDS = 10.0
 """How long to wait for a program that does not queue at the lock file (a database browser)."""
 
@@ -166,10 +168,13 @@ class SqliteLog:
     def open(cls, path: str | os.PathLike[str], clock: Callable[[], int] = now_us) -> "SqliteLog":
         """Open a log for reading and appending.
 
-        Raises Usage for what is not a ledger of this version, Integrity when the last record, its
-        leaf and its columns contradict each other, Unfinished when it cannot be read or written.
+        Raises Usage for what is not a ledger of this version, Refused for an imported one,
+        Integrity when the last record, its leaf and its columns contradict each other, Unfinished
+        when it cannot be read or written.
         """
         path = Path(path)
+        if path.with_name(IMPORTED_MARK).exists():
+            raise Refused(f"{path} was imported: it can be read and verified, never written")
         with _translated(path), ExitStack() as opened:
             records = opened.enter_context(closing(_open_ledger(path, "rw", "FULL")))
             # Leases are not facts: after a loss of power release_all rebuilds them from the
@@ -232,9 +237,7 @@ class SqliteLog:
             'cause = ? AND "index" >= ? AND "index" < ? ORDER BY "index"',
             (batch.cause, batch.first_index, batch.first_index + len(batch.events)),
         )
-        if found and len(found) != len(batch.events):
-            raise RecordRefused(f"command {batch.cause}: only a part of this batch is in the log")
-        return found
+        return list(repeated(batch, found))
 
     def _last(self) -> tuple[Head | None, str]:
         row = self._records.execute(
@@ -350,12 +353,25 @@ class SqliteLog:
                 "INSERT OR IGNORE INTO checkpoints (size, note) VALUES (?, ?)", (size, note)
             )
 
-    def checkpoints(self) -> list[tuple[int, bytes]]:
-        """(size, note) of every checkpoint, smallest first."""
+    def checkpoints(self, after: int = -1) -> list[tuple[int, bytes]]:
+        """(size, note) of every checkpoint over more than ``after`` records, smallest first."""
         with self._reading():
             return self._records.execute(
-                "SELECT size, note FROM checkpoints ORDER BY size"
+                "SELECT size, note FROM checkpoints WHERE size > ? ORDER BY size", (after,)
             ).fetchall()
+
+    def leaves(self, start: int, stop: int) -> Iterator[bytes]:
+        """Leaves at start <= seq < stop as their column holds them: what a checkpoint is made of.
+        Ends early at a missing position."""
+        for position in range(start, stop, PAGE_RECORDS):
+            with self._reading():
+                rows = self._records.execute(
+                    "SELECT leaf FROM records WHERE seq >= ? AND seq < ? ORDER BY seq",
+                    (position, min(stop, position + PAGE_RECORDS)),
+                ).fetchall()
+            yield from (row[0] for row in rows)
+            if len(rows) < min(stop, position + PAGE_RECORDS) - position:
+                return
 
     # --- opening, locking, closing ---------------------------------------------------------------
 

@@ -252,12 +252,22 @@ def test_the_same_events_under_another_cause_or_index_are_new(event_log: EventLo
     assert len(list(event_log.read())) == 5
 
 
+def test_other_events_under_the_same_keys_are_not_taken_for_a_repetition(
+    event_log: EventLog,
+) -> None:
+    event_log.append(batch(note("one")))
+    check = unchanged(event_log)
+    with pytest.raises(RecordRefused, match="same indices"):
+        event_log.append(batch(note("two")))
+    check()
+
+
 def test_a_batch_that_is_there_in_part_is_refused(event_log: EventLog) -> None:
     event_log.append(batch(note("one"), note("two")))
     check = unchanged(event_log)
-    with pytest.raises(RecordRefused, match="only a part"):
+    with pytest.raises(RecordRefused, match="same indices"):
         event_log.append(batch(note("one"), note("two"), note("three")))
-    with pytest.raises(RecordRefused, match="only a part"):
+    with pytest.raises(RecordRefused, match="same indices"):
         event_log.append(batch(note("two"), note("three"), first_index=1))
     check()
 
