@@ -180,6 +180,8 @@ class CheckpointedLog(Protocol):
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterable[StoredRecord]: ...
 
+    def leaves(self, start: int, stop: int) -> Iterable[bytes]: ...
+
     def add_checkpoint(self, size: int, note: bytes) -> None: ...
 
     def checkpoints(self) -> list[tuple[int, bytes]]: ...
@@ -225,16 +227,20 @@ class Checkpointer:
 
         Raises Integrity, and signs nothing, when the records contradict what was signed before.
         """
-        # Before the head: another process may sign more records meanwhile.
+        first = next(iter(log.read(0, 1)), None)
+        if first is None:
+            raise Usage("an empty log has no root to sign; its first record comes first")
+        origin = origin_of_first_record(first.record)
+        frontier = self._load_frontier(origin)
+        # The notes before the head: another process may sign more records meanwhile.
         rows = log.checkpoints()
         head = log.head()
-        if head is None:
-            raise Usage("an empty log has no root to sign; its first record comes first")
-        origin = origin_of_first_record(next(iter(log.read(0, 1))).record)
-        frontier = self._load_frontier(origin, head.seq + 1)
+        size = 0 if head is None else head.seq + 1
+        if frontier.size > size or (rows and frontier.size > rows[-1][0]):
+            frontier = Frontier()  # an older copy of the database was put back
         if rows:
-            self._check_consistent(log, frontier, rows[-1], head.seq + 1)
-        _extend(frontier, log, head.seq + 1)
+            self._check_consistent(log, frontier, rows[-1], size)
+        _extend(frontier, log, size)
         note = sign_checkpoint(Checkpoint(origin, frontier.size, frontier.root()), self._key)
         if not rows:
             remember_ledger(self._home, self._ledger, self._key.verifier(origin))
@@ -249,8 +255,6 @@ class Checkpointer:
     ) -> None:
         """A log must not sign a root that contradicts one that it signed before."""
         signed = parse_checkpoint(newest[1]).checkpoint
-        if frontier.size > signed.size:
-            return  # the frontier itself folds to a root that was signed later
         if signed.size > size:
             raise Integrity(
                 f"a checkpoint covers {signed.size} records and the log has {size}: nothing was "
@@ -263,7 +267,7 @@ class Checkpointer:
                 "nothing was signed; run `ledger verify-chain`"
             )
 
-    def _load_frontier(self, origin: str, at_most: int) -> Frontier:
+    def _load_frontier(self, origin: str) -> Frontier:
         try:
             notes, _, roots = split_notes(self._frontier_file.read_bytes())
             signed = parse_checkpoint(notes[0])
@@ -274,7 +278,6 @@ class Checkpointer:
         authentic = (
             check_signature(signed, self._key.verifier(origin)) == "valid"
             and signed.checkpoint.root == frontier.root()
-            and frontier.size <= at_most
         )
         return frontier if authentic else Frontier()
 
@@ -325,5 +328,8 @@ def _size(note: bytes) -> int:
 
 
 def _extend(frontier: Frontier, log: CheckpointedLog, size: int) -> None:
-    if frontier.size < size:
-        frontier.extend(stored.leaf for stored in log.read(frontier.size, size))
+    frontier.extend(log.leaves(frontier.size, size))
+    if frontier.size != size:
+        raise Integrity(
+            f"seq {frontier.size} is missing: nothing was signed; run `ledger verify-chain`"
+        )

@@ -32,7 +32,6 @@ from ledger.record_sources import (
     ARTIFACTS_FOLDER,
     CHECKPOINTS_FILE,
     DATABASE_FILE,
-    IMPORTED_MARK,
     RECORDS_FILE,
     Damaged,
     JsonlRecords,
@@ -44,7 +43,7 @@ from ledger.record_sources import (
     read_checkpoint_log,
 )
 from ledger.signing_keys import config_home, parse_verifier_key
-from ledger.sqlite_log import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from ledger.sqlite_log import APPLICATION_ID, IMPORTED_MARK, SCHEMA, SCHEMA_VERSION
 from ledger.verify import Options, Report, verify
 from schemas.base import ArtifactRef, Event
 

@@ -19,6 +19,7 @@ import msgspec
 
 from ledger.checkpoint import MAX_NOTE_BYTES, split_notes
 from ledger.errors import Unfinished, Usage
+from ledger.sqlite_log import IMPORTED_MARK as IMPORTED_MARK
 from ledger.sqlite_log import SCHEMA
 from schemas.envelope import MAX_RECORD_BYTES
 from schemas.identifiers import LEDGER_STREAM
@@ -37,8 +38,6 @@ RECORDS_FILE = "records.jsonl"
 CHECKPOINTS_FILE = "checkpoints.log"
 ARTIFACTS_FOLDER = "artifacts"
 DATABASE_FILE = "ledger.db"
-IMPORTED_MARK = "imported"
-"""A file of this name beside a database says that it came from elsewhere and is never written."""
 
 Row = tuple[Any, ...]
 """(position, record, leaf column, id, type, stream, version, at, actor, cause, index, run), as they

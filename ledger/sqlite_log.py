@@ -353,11 +353,11 @@ class SqliteLog:
                 "INSERT OR IGNORE INTO checkpoints (size, note) VALUES (?, ?)", (size, note)
             )
 
-    def checkpoints(self, after: int = -1) -> list[tuple[int, bytes]]:
-        """(size, note) of every checkpoint over more than ``after`` records, smallest first."""
+    def checkpoints(self) -> list[tuple[int, bytes]]:
+        """(size, note) of every checkpoint, smallest first."""
         with self._reading():
             return self._records.execute(
-                "SELECT size, note FROM checkpoints WHERE size > ? ORDER BY size", (after,)
+                "SELECT size, note FROM checkpoints ORDER BY size"
             ).fetchall()
 
     def leaves(self, start: int, stop: int) -> Iterator[bytes]:
