@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger.cli.options import reading, writing
 from ledger.errors import Refused
-from ledger.record_sources import IMPORTED_MARK
+from ledger.sqlite_log import IMPORTED_MARK
 from ledger.study_directory import StudyDirectory
 
 

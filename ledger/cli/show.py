@@ -31,6 +31,8 @@ from schemas.identifiers import parse_cell_id
 
 SHORT_TEXT = 60
 
+_DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
 
 @click.command("show")
 @click.argument("target")
@@ -145,6 +147,8 @@ def _short(name: str, value: Any) -> str:
     if name.endswith("_ns"):
         return f"{name[:-3]}={value / 1e9:.3f}s"
     text = printable(value)
+    if _DIGEST.fullmatch(text):
+        return f"{name}={text[:12]}"
     return f"{name}={text if len(text) <= SHORT_TEXT else text[:SHORT_TEXT] + '…'}"
 
 
