@@ -7,7 +7,6 @@ recorded and stops the run with status 6 and the words a person needs.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -18,13 +17,10 @@ from actors.servers.contract import (
     ChatAnswer,
     ChatError,
     ChatRequest,
-    ContextOverflow,
     ForeignResident,
     ModelServer,
     ModelServerError,
-    StreamBroken,
     TransportFailure,
-    TurnTimeout,
 )
 from actors.servers.contract import Evidence as RawEvidence
 from ledger.errors import PreflightMismatch, SafetyStop
@@ -32,7 +28,13 @@ from ledger.log import NewEvent
 from projections.fold import fold
 from projections.residency import Residency
 from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
-from schemas.events.cell import TurnAbandoned, TurnAnswered, TurnFailed, TurnStarted
+from schemas.events.cell import (
+    FailureKind,
+    TurnAbandoned,
+    TurnAnswered,
+    TurnFailed,
+    TurnStarted,
+)
 from schemas.events.server import (
     Evidence,
     ModelLoaded,
@@ -286,7 +288,7 @@ class ModelServerActor:
                 failed = TurnFailed(
                     turn=command.turn,
                     attempt=attempt,
-                    kind=_failure_kind(error),
+                    kind=msgspec.convert(error.kind, FailureKind),
                     detail=str(error)[:500],
                     response=work.artifacts.put(raw, EVENT_STREAM),
                     retry=retry,
@@ -330,21 +332,6 @@ class ModelServerActor:
             Evidence(label=piece.label, content=work.artifacts.put(piece.content, JSON))
             for piece in evidence
         )
-
-
-FailureKind = Literal["transport", "broken_stream", "timeout", "server_error", "overflow"]
-
-
-def _failure_kind(error: ChatError) -> FailureKind:
-    for kind, name in (
-        (TransportFailure, "transport"),
-        (StreamBroken, "broken_stream"),
-        (TurnTimeout, "timeout"),
-        (ContextOverflow, "overflow"),
-    ):
-        if isinstance(error, kind):
-            return name  # type: ignore[return-value]
-    return "server_error"
 
 
 def _answered(work: Work, turn: int, attempt: int, answer: ChatAnswer, waits: int) -> TurnAnswered:

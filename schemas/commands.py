@@ -117,7 +117,9 @@ class ValidateCandidates(Value, tag_field="do", tag="validate_candidates"):
     """Run the three arms on candidates, newest first, until enough tasks are valid."""
 
     repository: Identifier
-    allow_unsafe_sandbox: bool = False
+    allow_unsafe_sandbox: Annotated[
+        bool, Meta(description="go on where no sandbox works; recorded")
+    ] = False
 
 
 # --- scheduler -----------------------------------------------------------------------------------

@@ -20,6 +20,9 @@ CellClass = Literal[
 ]
 
 
+FailureKind = Literal["transport", "broken_stream", "timeout", "server_error", "overflow"]
+
+
 class CellStarted(Event):
     """A planned cell begins. `attempt` is above 0 only after an infrastructure failure."""
 
@@ -66,7 +69,7 @@ class TurnFailed(Event):
     turn: Annotated[Count, Meta(description="turn of the cell, from 0")]
     attempt: Annotated[Count, Meta(description="attempt of the turn, from 0")]
     kind: Annotated[
-        Literal["transport", "broken_stream", "timeout", "server_error", "overflow"],
+        FailureKind,
         Meta(description="only `transport` (no token seen) may be retried, once"),
     ]
     detail: Annotated[str, Meta(description="what was observed, bounded")]
