@@ -92,14 +92,19 @@ def execute(
         plugins = place / "reporter"
         plugins.mkdir()
         (plugins / f"{reporter}.py").write_bytes(_REPORTER.read_bytes())
+        # pytest looks for its configuration in the folders above the workspace too. Where a run
+        # sees the host's own paths, the search must end before it finds something there.
+        (place / "pytest.ini").write_bytes(b"")
+        top = sandbox.inside(workspace)
+        end_of_search = [] if sandbox.moves_paths else ["--rootdir", top, "--confcutdir", top]
         done = sandbox.run(
             [
                 str(environment.python), "-m", "pytest", "-p", reporter,
                 "-p", "no:cacheprovider", "-p", "no:randomly", "-q",
-                "--continue-on-collection-errors", *present,
+                "--continue-on-collection-errors", *end_of_search, *present,
             ],
             workspace=workspace,
-            read_only=(*environment.read_only, plugins),
+            read_only=(*environment.read_only, plugins, place / "pytest.ini"),
             hidden=environment.hidden,
             environment=variables(environment, hash_seed) | {"PYTHONPATH": str(plugins)},
             limits=limits,
@@ -117,7 +122,7 @@ def execute(
         exit_status=done.exit_status,
         signal=done.signal,
         timed_out=done.timed_out,
-        workspace=sandbox.inside(workspace),
+        workspace=top,
     )
     return TestRun(
         verdict=results.verdict,

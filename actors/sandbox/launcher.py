@@ -212,6 +212,9 @@ def _enter_namespaces(spec: dict[str, Any]) -> None:
             _mount(source, target, "", _BIND | _REC)
             read_only = _ATTR_RDONLY if kind == "read" else 0
             _set_mount(target, _ATTR_NOSUID | _ATTR_NODEV | read_only, recursive=True)
+    for kind, _, destination in spec["mounts"]:
+        if kind == "hide":
+            _set_mount(root + destination, _ATTR_RDONLY, recursive=False)
     os.makedirs(f"{root}/proc")
     _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
     os.makedirs(f"{root}/dev")
@@ -339,26 +342,31 @@ def _reap(main: int) -> int | None:
             result = status
 
 
+def _signal(processes: set[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
 def _kill_the_rest(main: int, namespaced: bool) -> int:
     """SIGKILL until nothing is left; how many different processes that took."""
     killed: set[int] = set()
     if not LINUX:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(main, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return 0
     for _ in range(2000):
         _reap(main)
         alive = _alive(namespaced)
         if not alive:
             break
-        killed |= alive
-        # In a PID namespace one call reaches all of them at once: nobody can fork past it.
-        for pid in (-1,) if namespaced else alive:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
+        if namespaced:
+            killed |= alive
+            _signal({-1}, signal.SIGKILL)  # reaches all of them at once: nobody can fork past it
+        else:
+            _signal(alive, signal.SIGSTOP)  # who stands still does not fork
+            alive |= _alive(namespaced)
+            killed |= alive
+            _signal(alive, signal.SIGKILL)
         _wait_for_signal(0.005, {signal.SIGCHLD})
     return len(killed)
 

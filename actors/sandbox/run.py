@@ -1,5 +1,6 @@
 """One run in a sandbox: start the launcher, drain its pipes, return; whatever the code does."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -82,10 +83,11 @@ class Sandbox:
 
     def inside(self, workspace: Path) -> str:
         """The path under which a run sees its workspace."""
-        return layout.WORKSPACE if self._moves_paths else os.path.realpath(workspace)
+        return layout.WORKSPACE if self.moves_paths else os.path.realpath(workspace)
 
     @property
-    def _moves_paths(self) -> bool:
+    def moves_paths(self) -> bool:
+        """Whether runs have a root of their own, so that nothing shows where it lies outside."""
         return self.kind in ("bubblewrap", "namespaces")
 
     def _run(
@@ -101,7 +103,7 @@ class Sandbox:
         request: bytes,
         result_bytes: int,
     ) -> Finished:
-        movable = self._moves_paths
+        movable = self.moves_paths
         for name in ("home", "tmp", "etc", "root"):
             (scratch / name).mkdir()
         namespace_user = layout.INSIDE_USER if movable and self.user is None else None
@@ -190,13 +192,24 @@ class Sandbox:
                 os.close(request_write)
             drained = _drain(process, output_read, status_read, results_read, limits, result_bytes)
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            self._end(process)
             for descriptor in (output_read, status_read, results_read):
                 if descriptor >= 0:
                     os.close(descriptor)
         return _finished(drained, process.returncode)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """End a launcher that has not ended by itself: we were interrupted, or it hangs."""
+        if process.poll() is not None:
+            return
+        if not self.moves_paths:
+            # No PID namespace that would die with it: let it kill its processes first.
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_DRAIN_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def _arguments(
         self, spec: int, steps: Sequence[layout.Mount], namespace_user: int | None
@@ -234,7 +247,10 @@ class Sandbox:
                     arguments += ["--symlink", step.source, step.destination]
                 case "hide":
                     arguments += ["--tmpfs", step.destination]
-        arguments += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", "/"]
+        arguments += ["--proc", "/proc", "--dev", "/dev"]
+        for place in (*(step.destination for step in steps if step.kind == "hide"), "/"):
+            arguments += ["--remount-ro", place]
+        arguments += ["--chdir", "/"]
         return [*arguments, "--", *launch]
 
     def _hand_over(
@@ -380,15 +396,12 @@ def _landlock_covers_files() -> bool:
 
 def remove_tree(directory: Path) -> None:
     """Remove what untrusted code may have written, also folders that it closed to us."""
-
-    def open_up(_function: object, path: str, _error: object) -> None:
-        parent = os.path.dirname(path)
-        for place in (parent, path):
-            if not os.path.islink(place) and os.path.isdir(place):
-                os.chmod(place, 0o700)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        elif os.path.lexists(path):
-            os.unlink(path)
-
-    shutil.rmtree(directory, onerror=open_up)
+    try:
+        shutil.rmtree(directory)
+    except PermissionError:
+        for folder, folders, _ in os.walk(directory):  # goes down after it has given us the names
+            for name in folders:
+                path = os.path.join(folder, name)
+                if not os.path.islink(path):
+                    os.chmod(path, 0o700)
+        shutil.rmtree(directory)

@@ -262,7 +262,7 @@ contents = st.one_of(st.binary(max_size=60), st.lists(lines, max_size=8).map(b"\
 
 
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -139,6 +139,7 @@ for action in (
     lambda: open(place + "/inside/hidden/stream").read(),
     lambda: open(place + "/inside/visible", "w"),
     lambda: open(place + "/new", "w"),
+    lambda: open(place + "/inside/hidden/new", "w"),
 ):
     try:
         print(action())
@@ -151,7 +152,7 @@ for action in (
         read_only=(environment,),
         hidden=(environment / "inside" / "hidden",),
     )
-    assert done.output == b"library\nrefused\nrefused\nrefused\n"
+    assert done.output == b"library\n" + b"refused\n" * 4
 
 
 def test_processes_outside_cannot_be_signalled(contained: Sandbox, run: Run) -> None:

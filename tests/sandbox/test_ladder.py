@@ -1,12 +1,15 @@
 """The report of what this host can contain, and the socket filter instruction by instruction."""
 
+import os
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from actors.sandbox import SandboxError, launcher, open_sandbox, probe
-from actors.sandbox.ladder import probe_rung
+from actors.sandbox.ladder import LADDER, probe_rung
 
 ROWS = [
     "network",
@@ -35,6 +38,28 @@ def test_report_names_the_first_rung_that_holds(tmp_path: Path) -> None:
         assert contained.count("enforced") >= 5
     assert [rung.offered for rung in report.rungs[:-1]] == [False] * (len(tried) - 1)
     assert list(tmp_path.iterdir()) == [], "the probe leaves nothing behind"
+
+
+def test_rungs_whose_parts_work_here_are_offered(tmp_path: Path) -> None:
+    """A rung that we broke ourselves must not pass for one that the host does not have."""
+
+    def works(*command: str) -> bool:
+        if shutil.which(command[0]) is None:
+            return False
+        return subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+
+    parts = {
+        "bubblewrap": works(
+            "bwrap", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"
+        ),
+        "namespaces": works(
+            "unshare", "--map-root-user", "--pid", "--fork", "--net", "--mount-proc"
+        )
+        and tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (5, 12),
+        "landlock": launcher.landlock_version() >= 3 and os.uname().machine in launcher.MACHINES,
+    }
+    found = {kind: probe_rung(kind, tmp_path) for kind in LADDER}
+    assert {kind: rung.offered for kind, rung in found.items()} == parts, found
 
 
 def test_none_is_never_offered_and_opened_only_on_purpose(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -210,6 +211,34 @@ Sandbox(kind={any_sandbox.kind!r}, user={any_sandbox.user!r}).run(
         process.kill()
         process.wait()
     assert _eventually(lambda: _nobody_holds(tmp_path / "workspace" / "lock"))
+
+
+def test_an_interrupt_ends_the_run_with_its_daemons(
+    any_sandbox: Sandbox, run: Run, tmp_path: Path
+) -> None:
+    lock, ready = tmp_path / "workspace" / "lock", tmp_path / "workspace" / "ready"
+    source = """
+import fcntl, os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(15, signal.SIG_IGN)
+    file = open("lock", "w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    open("ready", "w").close()
+time.sleep(600)
+"""
+
+    def interrupt() -> None:
+        if _eventually(ready.exists):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(any_sandbox, source)
+    thread.join()
+    assert _eventually(lambda: _nobody_holds(lock))
+    assert os.listdir(tmp_path) == ["workspace"]
 
 
 def test_a_command_that_does_not_exist_is_not_a_result(
