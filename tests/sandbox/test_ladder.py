@@ -48,6 +48,7 @@ def test_rungs_whose_parts_work_here_are_offered(tmp_path: Path) -> None:
             return False
         return subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
 
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
     parts = {
         "bubblewrap": works(
             "bwrap", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"
