@@ -18,7 +18,7 @@ from ledger import sqlite_log
 from ledger.clock import now_us, timestamp
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, UnknownOutcome, Usage
 from ledger.log import Batch, NewEvent, StoredRecord
-from ledger.sqlite_log import SCHEMA, SqliteLog, ledger_error
+from ledger.sqlite_log import IMPORTED_MARK, SCHEMA, SqliteLog, ledger_error
 from schemas.commands import ContinueStudy
 from schemas.events.cell import ProtocolViolated
 from schemas.events.command import CommandRequested
@@ -335,6 +335,24 @@ def test_a_log_opened_read_only_writes_nothing(log: SqliteLog) -> None:
             with pytest.raises(Refused, match="opened read-only"):
                 write()
     assert log.path.read_bytes() == before
+
+
+def test_an_imported_log_is_opened_for_reading_alone(log: SqliteLog) -> None:
+    stored = append(log, "a")
+    log.close()
+    log.path.with_name(IMPORTED_MARK).touch()
+    with pytest.raises(Refused, match="never written"):
+        SqliteLog.open(log.path)
+    with closing(SqliteLog.open_read_only(log.path)) as reader:
+        assert list(reader.read()) == stored
+
+
+def test_leaves_are_read_alone_and_end_where_one_is_missing(log: SqliteLog) -> None:
+    stored = append(log, "a", "b", "c", "d")
+    assert list(log.leaves(1, 3)) == [record.leaf for record in stored[1:3]]
+    assert list(log.leaves(0, 4)) == [record.leaf for record in stored]
+    assert list(log.leaves(2, 2)) == []
+    assert len(list(log.leaves(2, 9))) == 2
 
 
 def test_a_reader_sees_what_is_appended_meanwhile(log: SqliteLog) -> None:
