@@ -53,10 +53,8 @@ def test_rungs_whose_parts_work_here_are_offered(tmp_path: Path) -> None:
         "bubblewrap": works(
             "bwrap", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"
         ),
-        "namespaces": works(
-            "unshare", "--map-root-user", "--pid", "--fork", "--net", "--mount-proc"
-        )
-        and tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (5, 12),
+        "namespaces": release >= (5, 12)
+        and works("unshare", "--map-root-user", "--pid", "--fork", "--net", "--mount-proc"),
         "landlock": launcher.landlock_version() >= 3 and os.uname().machine in launcher.MACHINES,
     }
     found = {kind: probe_rung(kind, tmp_path) for kind in LADDER}
