@@ -17,7 +17,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import zip_longest
@@ -113,12 +113,11 @@ class Generation:
         self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
-            connection = self.connect(outcomes=True)
-            found = [
-                connection.execute(_select("built_from", BUILT_FROM, schema)).fetchone()
-                for schema in ("main", GUARDED_SCHEMA)
-            ]
-            connection.close()
+            with _opened(self) as connection:
+                found = [
+                    connection.execute(_select("built_from", BUILT_FROM, schema)).fetchone()
+                    for schema in ("main", GUARDED_SCHEMA)
+                ]
             self.built_from, other = (
                 msgspec.convert(dict(zip(BUILT_FROM.columns, row or (), strict=False)), BuiltFrom)
                 for row in found
@@ -133,11 +132,15 @@ class Generation:
         """Open for reading. With ``outcomes`` the guarded tables are attached: only for a caller
         that has passed the inspection gate, or that shows no value of theirs."""
         connection = sqlite3.connect(_uri(self.path / OPEN), uri=True, isolation_level=None)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        if outcomes:
-            connection.execute(
-                f"ATTACH DATABASE ? AS {GUARDED_SCHEMA}", (_uri(self.path / OUTCOMES),)
-            )
+        try:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            if outcomes:
+                connection.execute(
+                    f"ATTACH DATABASE ? AS {GUARDED_SCHEMA}", (_uri(self.path / OUTCOMES),)
+                )
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def close(self) -> None:
@@ -289,19 +292,18 @@ def _build(directory: StudyDirectory, log: EventLog, last: int, report: Report |
 
 def _write(path: Path, states: Sequence[Projection], built_from: BuiltFrom) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    connection = sqlite3.connect(path)
-    # Nobody sees the file before it is whole: no journal, and one sync at the end.
-    connection.execute("PRAGMA journal_mode = OFF")
-    connection.execute("PRAGMA synchronous = OFF")
-    database = sqlite_utils.Database(connection, execute_plugins=False)
-    with database.atomic():
-        _insert(database, "built_from", BUILT_FROM, [msgspec.to_builtins(built_from)])
-        for state in states:
-            tables = state.tables()
-            assert tables.keys() == state.TABLES.keys(), state.NAME
-            for name, table in state.TABLES.items():
-                _insert(database, name, table, tables[name])
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        # Nobody sees the file before it is whole: no journal, and one sync at the end.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        database = sqlite_utils.Database(connection, execute_plugins=False)
+        with database.atomic():
+            _insert(database, "built_from", BUILT_FROM, [msgspec.to_builtins(built_from)])
+            for state in states:
+                tables = state.tables()
+                assert tables.keys() == state.TABLES.keys(), state.NAME
+                for name, table in state.TABLES.items():
+                    _insert(database, name, table, tables[name])
     with open(path, "rb") as file:
         sync(file.fileno())
 
@@ -437,13 +439,8 @@ def _leaf_at(log: EventLog, seq: int) -> str | None:
     return next((stored.leaf.hex() for stored in log.read(seq, seq + 1)), None)
 
 
-@contextmanager
-def _opened(generation: Generation) -> Iterator[sqlite3.Connection]:
-    connection = generation.connect(outcomes=True)
-    try:
-        yield connection
-    finally:
-        connection.close()
+def _opened(generation: Generation) -> "closing[sqlite3.Connection]":
+    return closing(generation.connect(outcomes=True))
 
 
 @contextmanager

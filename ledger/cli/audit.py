@@ -66,18 +66,12 @@ def _questions() -> dict[str, str]:
 
 
 def _run(study: Path, names: Sequence[str]) -> "list[Verdict]":
-    """The verdicts in the order of the list; the log is read once for all folds."""
     from projections.audits import chain
-    from projections.audits.registry import AUDITS
-    from projections.fold import Follower
+    from projections.audits.run import run_audits
 
     with reading(study) as context:
         verdicts = [chain.audit_chain(context.directory.root)] if chain.NAME in names else []
-        audits = [
-            make(context.artifacts.get) for audit, make in AUDITS.items() if audit.NAME in names
-        ]
-        Follower(context.log, *audits).catch_up()
-    return verdicts + [audit.verdict() for audit in audits]
+        return verdicts + run_audits(context.log, context.artifacts.get, names)
 
 
 def _print(verdicts: "Sequence[Verdict]") -> None:

@@ -18,7 +18,7 @@ def pass_gate(study: Path, reason: str | None, what: str) -> None:
 
     Called once a command, before it shows ``what``. An imported ledger, or one that this user
     cannot write, keeps no record of who looked: the rule is applied all the same, and a line on
-    standard error says that nothing was recorded.
+    standard error says that nothing was recorded. Another says so where the study is a rehearsal.
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS
@@ -31,20 +31,23 @@ def pass_gate(study: Path, reason: str | None, what: str) -> None:
             f'{what} shows outcomes. Say why with --reason "…": the ledger records that they were '
             "inspected, and every later amendment is exploratory"
         )
-    if may_append(study):
+    recorded = may_append(study)
+    if recorded:
         with writing(study) as context:
             carry_out(context, InspectOutcomes(reason=reason.strip()), HANDLERS)
-        return
     with reading(study) as context:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
     if progress.study is None:
         raise Refused("the study is not frozen: there are no outcomes")
     if progress.study.grading.when == "end" and not progress.completed:
         raise Refused('this study grades at the end ([grading] when = "end") and is not complete')
-    print(
-        "ledger: this copy of the ledger is never written; the inspection is not recorded",
-        file=sys.stderr,
-    )
+    if not recorded:
+        print(
+            "ledger: this copy of the ledger is never written; the inspection is not recorded",
+            file=sys.stderr,
+        )
+    if progress.study.simulated:
+        print("SIMULATED: a rehearsal, not evidence", file=sys.stderr)
 
 
 def may_append(study: Path) -> bool:

@@ -116,6 +116,7 @@ def test_outcomes_are_shown_after_the_inspection_is_recorded(ledger: Run, study:
     ran = ledger("query", ALL_OUTCOMES, "--reason", reason, "--json", "--study", study)
     assert ran.status == 0
     assert [row["resolved"] for row in ran.json["rows"]] == [0, 1]
+    assert "SIMULATED" in ran.err
     added = inspections(study)[before:]
     assert added == [OutcomesInspected(reason=reason, graded=2)]
     recorded = [f.seq for f in of_type(facts_of(study), OutcomesInspected)]

@@ -1,14 +1,16 @@
 """``ledger show``: records, cells, streams, tasks, and what is masked."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from schemas.base import Event
 from schemas.events.cell import CellFinished, CellStarted
 from schemas.events.grading import CellGraded
 from schemas.events.study import AnalysisCompleted
-from tests.cli.conftest import Run, facts_of, inspections
-from tests.projections.tiny_study import CELLS, of_type
+from tests.cli.conftest import Run, facts_of, inspections, record
+from tests.projections.tiny_study import CELLS, TinyStudy, of_type
 
 CELL = str(CELLS[0])
 
@@ -120,6 +122,22 @@ def test_an_outcome_is_masked(ledger: Run, study: Path) -> None:
         assert "masked" in ran.out
         assert "resolved" not in ran.out
     assert facts_of(study) == before
+
+
+def test_a_type_of_another_version_may_carry_anything(ledger: Run, tmp_path: Path) -> None:
+    class Strange(Event):
+        TYPE: ClassVar[str] = "strange.seen.v1"
+        secret: str
+
+    def write(tiny: TinyStudy) -> None:
+        tiny.append("strange", Strange(secret="hidden"))
+
+    study = record(tmp_path / "study", write)
+    for words in (["strange"], ["1"], ["1", "--json"]):
+        ran = ledger("show", *words, "--study", study)
+        assert ran.status == 0
+        assert "masked" in ran.out
+        assert "hidden" not in ran.out
 
 
 def test_an_outcome_is_shown_after_it_is_recorded(ledger: Run, study: Path) -> None:

@@ -1,15 +1,16 @@
 """Every audit accepts a study without a violation, finds each violation, and shows no outcome."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
-from ledger.log import Fact
+from ledger.log import Fact, StoredRecord
 from ledger.memory_log import MemoryLog
 from projections.audits.finding import MAX_FINDINGS, Findings, Verdict
 from projections.audits.registry import AUDITS
+from projections.audits.run import run_audits
 from projections.fold import fold
 from schemas.base import Event
 from schemas.events.cell import (
@@ -369,6 +370,47 @@ def test_an_audit_of_an_empty_ledger_is_not_applicable(tiny: TinyStudy, audit: A
 def test_names_are_unique_and_questions_end_with_a_mark() -> None:
     assert len({audit.NAME for audit in AUDITS}) == len(AUDITS)
     assert all(audit.QUESTION.endswith("?") for audit in AUDITS)
+
+
+def test_what_cannot_be_read_is_not_answered_with_yes(tiny: TinyStudy) -> None:
+    tiny.write_everything()
+    names = [audit.NAME for audit in AUDITS]
+    before = run_audits(tiny.log, tiny.artifacts.get, names)
+    plan = next(of_type(tiny.facts(), PlanPrepared))
+    assert isinstance(plan.event, PlanPrepared)
+    tiny.artifacts.path(plan.event.plan.digest).unlink()
+    after = run_audits(tiny.log, tiny.artifacts.get, names)
+    changed = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert [verdict.audit for verdict in changed] == ["completeness"]
+    assert changed[0].status == "violated"
+    assert "cannot be answered" in changed[0].findings[0].text
+
+
+def test_a_record_that_cannot_be_decoded_leaves_no_audit_answered(tiny: TinyStudy) -> None:
+    class Damaged(MemoryLog):
+        def read(self, start: int = 0, stop: int | None = None) -> Iterator[StoredRecord]:
+            for stored in super().read(start, stop):
+                record = stored.record.replace(b'"walked":3', b'"walked":"x"')
+                yield StoredRecord(stored.seq, record, stored.leaf)
+
+    damaged = TinyStudy(tiny.directory.root, Damaged())
+    damaged.create()
+    damaged.mine()
+    verdicts = run_audits(damaged.log, tiny.artifacts.get, ["funnel", "commands"])
+    assert [verdict.status for verdict in verdicts] == ["violated", "violated"]
+    assert "repository.mined.v1" in verdicts[0].findings[0].text
+
+
+def test_types_of_another_version_are_passed_over(tiny: TinyStudy) -> None:
+    class Strange(Event):
+        TYPE: ClassVar[str] = "strange.seen.v1"
+        text: str
+
+    tiny.create()
+    tiny.append("strange", Strange(text="what"))
+    tiny.mine()
+    (verdict,) = run_audits(tiny.log, tiny.artifacts.get, ["funnel"])
+    assert verdict.status == "ok"
 
 
 # ---- what is allowed and must not be called a violation -----------------------------------------
