@@ -1,0 +1,244 @@
+"""Analysis and report: what a person orders after the last cell.
+
+Both are functions of the records up to one head. The analysis is written down with that head and
+with the digest of its results; the report is rendered from those results and from the same records,
+so it can be made again, byte for byte, by whoever has the ledger and this code.
+"""
+
+import msgspec
+
+from actors.identity import package_files
+from actors.loop import Context, Done, Handlers, Work
+from ledger.checkpoint import SignedCheckpoint, parse_checkpoint, split_notes
+from ledger.errors import Integrity, Refused
+from ledger.log import Fact, NewEvent, decode
+from ledger.merkle import Frontier
+from projections.amendments import Amendments
+from projections.amendments import render_markdown as render_amendments
+from projections.declared_analyses import (
+    ComputedFrom,
+    Declarations,
+    Results,
+    analyse,
+    encode_results,
+)
+from projections.fold import Follower
+from projections.outcomes import Outcomes
+from projections.progress import Progress
+from projections.report.cells_csv import render_csv
+from projections.report.conduct import Conduct
+from projections.report.html_page import render_html
+from projections.report.markdown_page import render_markdown
+from projections.report_model import ReportInputs, build_report
+from projections.residency import Residency
+from projections.tasks import MinedTasks
+from schemas.base import Event
+from schemas.commands import AnalyseStudy, WriteReport
+from schemas.events.cell import CellFinished, CellVoided
+from schemas.events.grading import CellGraded
+from schemas.events.run import RunStarted
+from schemas.events.study import (
+    AmendmentRecorded,
+    AnalysisCompleted,
+    OutcomesInspected,
+    ReportWritten,
+)
+from schemas.identifiers import STUDY_STREAM
+
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+MARKDOWN = "text/markdown; charset=utf-8"
+
+EMITS = (AnalysisCompleted, ReportWritten)
+
+OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
+    AmendmentRecorded,
+    RunStarted,
+    CellFinished,
+    CellGraded,
+    CellVoided,
+)
+"""After one of these a report of an earlier analysis would say what is not so any more."""
+
+
+def analyse_study(work: Work) -> Done:
+    """Compute the declared analyses from the graded cells.
+
+    Refused where nothing is frozen, where no inspection is recorded, and where a study that grades
+    at the end is not complete.
+    """
+    results = compute(work.context)
+    if not any(isinstance(fact.event, OutcomesInspected) for fact in work.facts(STUDY_STREAM)):
+        raise Refused(
+            "an analysis shows outcomes, and no inspection is recorded: `ledger analyze --reason "
+            '"…"` records one first'
+        )
+    head = results.computed_from
+    content = work.artifacts.put(encode_results(results), JSON)
+    return Done(
+        [NewEvent(STUDY_STREAM, AnalysisCompleted(head=head.head, leaf=head.leaf, results=content))]
+    )
+
+
+def write_report(work: Work) -> Done:
+    """Render the report of the last analysis and record its digests."""
+    head, files = report_files(work.context)
+    event = ReportWritten(
+        head=head,
+        html=work.artifacts.put(files["report.html"], HTML),
+        markdown=work.artifacts.put(files["report.md"], MARKDOWN),
+    )
+    return Done([NewEvent(STUDY_STREAM, event)])
+
+
+HANDLERS: Handlers = {AnalyseStudy: analyse_study, WriteReport: write_report}
+
+
+def compute(context: Context, head: int | None = None) -> Results:
+    """The results from records 0 to ``head`` (the last one by default); writes nothing.
+
+    Raises Refused where there is nothing to analyse yet, with what is missing.
+    """
+    last = context.log.head()
+    if last is None:
+        raise Refused("the ledger is empty: there is nothing to analyse")
+    seq = last.seq if head is None else head
+    read = context.artifacts.get
+    progress, outcomes, residency = Progress(read), Outcomes(read), Residency()
+    amendments, declarations = Amendments(), Declarations(read)
+    follower = Follower(context.log, progress, outcomes, residency, amendments, declarations)
+    follower.catch_up(seq + 1)
+    if progress.frozen is None or progress.study is None:
+        raise Refused("the study is not frozen, so nothing is declared yet: `ledger freeze` first")
+    if progress.study.grading.when == "end" and not progress.completed:
+        cells = progress.cells.values()
+        graded = sum(cell.status in ("graded", "void") for cell in cells)
+        raise Refused(
+            'this study grades at the end ([grading] when = "end") and is not complete: '
+            f"{progress.done_cells()} of {len(cells)} cells have ended, {graded} are graded; "
+            "`ledger run` goes on"
+        )
+    bound = {
+        name.removeprefix("code/"): digest
+        for name, digest in amendments.bound().items()
+        if name.startswith("code/")
+    }
+    present = {file.name: file.digest for file in package_files()}
+    return analyse(
+        progress.study,
+        outcomes,
+        residency,
+        ComputedFrom(study=progress.frozen.digest, head=seq, leaf=_leaf(context, seq)),
+        declarations.versions,
+        [name for name in bound.keys() | present.keys() if bound.get(name) != present.get(name)],
+    )
+
+
+def last_analysis(context: Context) -> tuple[Fact, AnalysisCompleted]:
+    """The last recorded analysis. Raises Refused where there is none."""
+    facts = [decode(stored) for stored in context.log.read_stream(STUDY_STREAM)]
+    for fact in reversed(facts):
+        if isinstance(fact.event, AnalysisCompleted):
+            return fact, fact.event
+    raise Refused('there is no analysis to report: `ledger analyze --reason "…"` first')
+
+
+def read_results(context: Context, seq: int, analysis: AnalysisCompleted) -> Results:
+    """The results that record ``seq`` names. Raises Refused where another version wrote them."""
+    try:
+        return msgspec.json.decode(context.artifacts.get(analysis.results), type=Results)
+    except msgspec.ValidationError as error:
+        raise Refused(
+            f"the results in record {seq} were computed by another version ({error}): "
+            '`ledger analyze --reason "…"` again'
+        ) from None
+
+
+def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
+    """(head, content by file name) of the report of the last analysis; writes nothing.
+
+    Raises Refused where there is no analysis, or where records after it say otherwise.
+    """
+    fact, analysis = last_analysis(context)
+    outdated = _outdated_by(context, analysis.head)
+    if outdated is not None:
+        raise Refused(
+            f"record {outdated.seq} ({outdated.event.TYPE}) came after the analysis of records 0 "
+            f'to {analysis.head}: `ledger analyze --reason "…"` again'
+        )
+    results = read_results(context, fact.seq, analysis)
+    read = context.artifacts.get
+    progress, amendments = Progress(read), Amendments()
+    mined, conduct = MinedTasks(read), Conduct()
+    Follower(context.log, progress, amendments, mined, conduct).catch_up(analysis.head + 1)
+    if progress.study is None:
+        raise Integrity(f"record {fact.seq} analyses records 0 to {analysis.head}: no study there")
+    root, checkpoint = _root(context, analysis.head)
+    report = build_report(
+        ReportInputs(
+            results=results,
+            study=progress.study,
+            tasks=progress.tasks,
+            amendments=amendments,
+            mined=mined,
+            conduct=conduct,
+            root=root,
+            checkpoint=checkpoint,
+            analysis=fact.seq,
+            results_digest=analysis.results.digest,
+        )
+    )
+    return analysis.head, {
+        "report.html": render_html(report),
+        "report.md": render_markdown(report),
+        "cells.csv": render_csv(results),
+        "results.json": context.artifacts.get(analysis.results),
+        "PROTOCOL_AMENDMENTS.md": render_amendments(amendments).encode(),
+    }
+
+
+def _outdated_by(context: Context, head: int) -> Fact | None:
+    tags = {event.TYPE for event in OUTDATES_AN_ANALYSIS}
+    for stored in context.log.read(head + 1):
+        if stored.envelope().type in tags:
+            return decode(stored)
+    return None
+
+
+def _leaf(context: Context, seq: int) -> str:
+    stored = next(context.log.read(seq, seq + 1), None)
+    if stored is None:
+        raise Refused(f"there is no record {seq}")
+    return stored.leaf.hex()
+
+
+def _root(context: Context, head: int) -> tuple[str, str]:
+    """Root over records 0 to ``head``, and in words the first signed checkpoint that covers them.
+
+    The first one stays the first, so the report of an analysis never changes. Raises Integrity
+    where that checkpoint has another root than the records.
+    """
+    frontier = Frontier()
+    frontier.extend(stored.leaf for stored in context.log.read(0, head + 1))
+    root = frontier.root().hex()
+    signed = _first_checkpoint(context, head + 1)
+    if signed is None:
+        return root, ""
+    size = signed.checkpoint.size
+    frontier.extend(stored.leaf for stored in context.log.read(head + 1, size))
+    if (frontier.size, frontier.root()) != (size, signed.checkpoint.root):
+        raise Integrity(
+            f"the signed checkpoint of {size} records does not fit the log: run "
+            "`ledger verify-chain`"
+        )
+    return root, f"{size} records of {signed.checkpoint.origin}, root {frontier.root().hex()}"
+
+
+def _first_checkpoint(context: Context, size: int) -> SignedCheckpoint | None:
+    """Of the notes beside the log the smallest that covers ``size`` records."""
+    try:
+        notes, _, _ = split_notes(context.directory.checkpoints.read_bytes())
+    except OSError:
+        return None
+    covering = [signed for signed in map(parse_checkpoint, notes) if signed.checkpoint.size >= size]
+    return min(covering, key=lambda signed: signed.checkpoint.size, default=None)

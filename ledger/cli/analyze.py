@@ -1,0 +1,139 @@
+"""``ledger analyze``."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ledger.cli.options import (
+    json_option,
+    print_json,
+    print_table,
+    reading,
+    study_option,
+    writing,
+)
+from ledger.errors import Usage
+
+if TYPE_CHECKING:
+    from projections.declared_analyses import Results
+
+
+@click.command("analyze")
+@study_option
+@json_option
+@click.option("--reason", help="Why outcomes are looked at; recorded before they are shown.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Compute the last recorded analysis again and compare every byte; shows no outcome.",
+)
+def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
+    """Compute the declared analyses from the graded cells, and record them.
+
+    The inspection of outcomes is recorded first, with its reason. Prints the primary result and all
+    declared contrasts; `ledger report` then writes everything. With --check: status 3 where the
+    ledger does not give the recorded results.
+    """
+    from actors import analysis, operator
+    from actors.loop import carry_out
+    from ledger.cli.inspection_gate import may_append, pass_gate
+    from schemas.commands import AnalyseStudy
+
+    if check:
+        if reason is not None:
+            raise Usage("--check shows no outcome and takes no --reason")
+        return _check(study, as_json)
+    pass_gate(study, reason, "an analysis")
+    recorded: int | None = None
+    if may_append(study):
+        with writing(study) as context:
+            carry_out(context, AnalyseStudy(), {**operator.HANDLERS, **analysis.HANDLERS})
+            fact, completed = analysis.last_analysis(context)
+            recorded = fact.seq
+            results = analysis.read_results(context, fact.seq, completed)
+    else:
+        with reading(study) as context:
+            results = analysis.compute(context)
+    _print(results, recorded, as_json)
+    return 0
+
+
+def _print(results: "Results", recorded: int | None, as_json: bool) -> None:
+    from projections.declared_analyses import encode_results
+    from projections.report.numbers import NONE, difference, interval, p_value
+    from projections.report_model import primary_sentence, verdict_word
+
+    head = results.computed_from
+    sentence = primary_sentence(results)
+    if as_json:
+        print_json(
+            {
+                "record": recorded,
+                "sentence": sentence,
+                "results_digest": sha256(encode_results(results)).hexdigest(),
+                "results": msgspec.to_builtins(results),
+            }
+        )
+        return
+    if results.simulated:
+        print("SIMULATED: a rehearsal, not evidence")
+    print(sentence)
+    rows: list[dict[str, Any]] = []
+    for found in results.contrasts:
+        tested = found.primary or bool(found.family)
+        p_exact = found.test.p_exact if found.test else None
+        rows.append(
+            {
+                "contrast": found.id,
+                "comparison": f"{found.new} - {found.baseline}, {found.model}",
+                "claim": found.claim,
+                "pairs": f"{found.missing.used}/{found.missing.planned}",
+                "only new": found.table.new_only,
+                "only baseline": found.table.baseline_only,
+                "difference": difference(found.risk_difference),
+                "Tango": interval(found.intervals.tango if found.intervals else None),
+                "exact p": p_value(p_exact, results.alpha) if tested else NONE,
+                "Holm p": p_value(found.p_holm, results.alpha) if found.family else NONE,
+                "verdict": verdict_word(found),
+            }
+        )
+    if rows:
+        print()
+        print_table(rows)
+        print()
+    where = f"record {recorded}" if recorded is not None else "not recorded: a copy to read"
+    print(f"analysis   {where}, computed from records 0 to {head.head}")
+    print("next       ledger report")
+
+
+def _check(study: Path, as_json: bool) -> int:
+    from actors import analysis
+    from projections.declared_analyses import encode_results
+
+    with reading(study) as context:
+        fact, completed = analysis.last_analysis(context)
+        again = sha256(encode_results(analysis.compute(context, completed.head))).hexdigest()
+    recorded = completed.results.digest
+    identical = again == recorded
+    if as_json:
+        print_json(
+            {
+                "identical": identical,
+                "record": fact.seq,
+                "head": completed.head,
+                "recorded": recorded,
+                "computed": again,
+            }
+        )
+    elif identical:
+        print(
+            f"record {fact.seq}: identical, computed again from records 0 to {completed.head} "
+            f"(SHA-256 {again})"
+        )
+    else:
+        print(f"record {fact.seq} names results {recorded}; records 0 to {completed.head} give")
+        print(f"{again} with this version of the code")
+    return 0 if identical else 3
