@@ -8,6 +8,7 @@ it requests once, because work that is pending is not requested again.
 """
 
 import shutil
+from collections.abc import Sequence
 
 from actors.loop import Done, Work
 from ledger.errors import Refused, SafetyStop
@@ -51,7 +52,7 @@ class Scheduler:
         if progress.completed:
             return Done()
         _check_disk(work, progress.study.stopping.min_free_disk_bytes)
-        return _next(progress, self._commands.of_roles(WORKING_ROLES))
+        return next_step(progress, self._commands.of_roles(WORKING_ROLES))
 
 
 def _check_disk(work: Work, needed: int) -> None:
@@ -63,44 +64,62 @@ def _check_disk(work: Work, needed: int) -> None:
         )
 
 
-def _next(progress: Progress, pending: list[Command]) -> Done:
+def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
+    """What to request now, given what was recorded and which commands are still at work. Pure."""
     study = progress.study
     assert study is not None
-    tasks = sorted({cell.cell.unit for cell in progress.cells.values()})
-
-    gold = _gold_requests(progress, tasks, GOLD_AT_START, pending)
+    gold = _gold_requests(progress, GOLD_AT_START, pending)
     if gold is not None:
         return gold
 
     # One cell at a time: its chain of commands ends by asking the scheduler again.
-    cells_pending = [c for c in pending if not isinstance(c, GradeCell | CheckGold)]
-    requests: list[Command] = []
+    working = [c for c in pending if not isinstance(c, GradeCell | CheckGold)]
     cell = progress.next_cell()
-    if cell is not None and not cells_pending:
-        requests.append(
-            EnsureResident(
-                model=cell.cell.agent,
-                cell=str(cell.cell),
-                fresh=cell.status == "planned" and starts_task(progress, cell),
-            )
-        )
+    requests: list[Command] = []
+    if cell is not None and not working:
+        fresh = cell.status == "planned" and starts_task(progress, cell)
+        requests.append(EnsureResident(model=cell.cell.agent, cell=str(cell.cell), fresh=fresh))
     if study.grading.when == "beside":
-        requests += _grading_requests(progress.ungraded(), pending)
+        requests += _grading(progress, pending)
     if cell is not None:
         return Done(requests=requests)
 
-    if progress.resident and not any(isinstance(c, ReleaseModels) for c in pending):
+    if progress.resident and not working:
         return Done(requests=[*requests, ReleaseModels()])
-    if cells_pending:
-        return Done()
-    ungraded = progress.ungraded()
-    if ungraded:
-        return Done(requests=_grading_requests(ungraded, pending))
+    if working:
+        return Done(requests=requests)
+    if progress.ungraded():
+        return Done(requests=requests or _grading(progress, pending))
+    gold = _gold_requests(progress, _rounds_due(progress) + 1, pending)
+    return gold if gold is not None else _complete(progress)
 
-    number = GOLD_AT_START + 1
-    gold = _gold_requests(progress, tasks, number, pending)
-    if gold is not None:
-        return gold
+
+def _grading(progress: Progress, pending: Sequence[Command]) -> list[Command]:
+    """Cells to grade now. With `gold_every_cells` they come in portions, with a round of gold
+    checks between two portions."""
+    assert progress.study is not None
+    portion = progress.study.grading.gold_every_cells
+    asked = {c.cell for c in pending if isinstance(c, GradeCell)}
+    waiting = [c for c in progress.ungraded() if str(c.cell) not in asked]
+    if portion:
+        rounds = _rounds_due(progress)
+        if rounds:
+            gold = _gold_requests(progress, rounds, pending)
+            if gold is not None:
+                return list(gold.requests)
+        waiting = waiting[: (rounds + 1) * portion - progress.graded() - len(asked)]
+    return [GradeCell(cell=str(cell.cell)) for cell in waiting]
+
+
+def _rounds_due(progress: Progress) -> int:
+    """Rounds of gold checks between the first and the last, by the number of graded cells."""
+    assert progress.study is not None
+    portion = progress.study.grading.gold_every_cells
+    return progress.graded() // portion if portion else 0
+
+
+def _complete(progress: Progress) -> Done:
+    drifted = {task for (task, number), passed in progress.gold.items() if number and not passed}
     voided = [
         NewEvent(
             cell.cell.stream,
@@ -110,11 +129,14 @@ def _next(progress: Progress, pending: list[Command]) -> Done:
             ),
         )
         for cell in progress.cells.values()
-        if cell.status != "void" and not progress.gold[cell.cell.unit, number]
+        if cell.status != "void" and cell.cell.unit in drifted
     ]
     completed = StudyCompleted(
         cells=len(progress.cells),
-        graded=sum(cell.status == "graded" for cell in progress.cells.values()) - len(voided),
+        graded=sum(
+            cell.status == "graded" and cell.cell.unit not in drifted
+            for cell in progress.cells.values()
+        ),
     )
     return Done(events=[*voided, NewEvent(STUDY_STREAM, completed)])
 
@@ -128,29 +150,29 @@ def starts_task(progress: Progress, cell: CellProgress) -> bool:
     return (before.cell.unit, before.block) != (cell.cell.unit, cell.planned.block)
 
 
-def _gold_requests(
-    progress: Progress, tasks: list[str], number: int, pending: list[Command]
-) -> Done | None:
-    """What is still to be done for one round of gold checks; None when the round is over."""
-    open_tasks = [task for task in tasks if (task, number) not in progress.gold]
-    if not open_tasks:
-        if number == GOLD_AT_START:
-            broken = [task for task in tasks if not progress.gold[task, number]]
-            if broken:
-                raise SafetyStop(
-                    f"the gold patch of {', '.join(broken)} does not pass in this test "
-                    "environment: repair it (`ledger doctor`), or amend the study"
-                )
-        return None
-    asked = {c.task for c in pending if isinstance(c, CheckGold)}
-    return Done(
-        requests=[CheckGold(task=task, number=number) for task in open_tasks if task not in asked]
-    )
+def _gold_requests(progress: Progress, number: int, pending: Sequence[Command]) -> Done | None:
+    """What is still to be done for one round of gold checks; None when the round is over.
 
-
-def _grading_requests(cells: list[CellProgress], pending: list[Command]) -> list[Command]:
-    asked = {c.cell for c in pending if isinstance(c, GradeCell)}
-    return [GradeCell(cell=str(cell.cell)) for cell in cells if str(cell.cell) not in asked]
+    Raises SafetyStop where gold does not pass before the first cell: nothing could be graded.
+    """
+    tasks = sorted({cell.cell.unit for cell in progress.cells.values()})
+    missing = [task for task in tasks if (task, number) not in progress.gold]
+    if missing:
+        asked = {(c.task, c.number) for c in pending if isinstance(c, CheckGold)}
+        return Done(
+            requests=[
+                CheckGold(task=task, number=number)
+                for task in missing
+                if (task, number) not in asked
+            ]
+        )
+    broken = [task for task in tasks if not progress.gold[task, number]]
+    if broken and number == GOLD_AT_START:
+        raise SafetyStop(
+            f"the gold patch of {', '.join(broken)} does not pass in this test environment: "
+            "repair it (`ledger doctor`), or amend the study"
+        )
+    return None
 
 
 HANDLES = (ContinueStudy,)

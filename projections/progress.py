@@ -212,6 +212,9 @@ class Progress:
             if cell.status == "ended" and not self.needs_run(cell)
         ]
 
+    def graded(self) -> int:
+        return sum(cell.status in ("graded", "void") for cell in self.cells.values())
+
     def done_cells(self) -> int:
         return sum(not self.needs_run(cell) for cell in self.cells.values())
 
