@@ -114,6 +114,23 @@ def test_patches_and_full_files_give_the_same_trees(
     assert set(expected.values()) == {candidate.gold_tree}
 
 
+def test_hostile_content_gets_a_verdict(history: Any, fix: Any) -> None:
+    """Brackets without end, a line of 10 MB, bytes that are no text: production code all the same,
+    and it comes out as it went in."""
+    hostile = {
+        "pkg/brackets.py": b"(" * 10_000 + b")" * 10_000,
+        "pkg/line.txt": b"a1_ " * 2_500_000,
+        "pkg/latin.py": b"# caf\xe9\r\nX = '\xff'",
+        "tests/unit/test_brackets.py": b"[" * 10_000,
+    }
+    history.commit({**fix, **hostile})
+    mined = history.mine()
+    (candidate,) = mined.candidates
+    written = {f.path: f.content for f in (*candidate.gold.write, *candidate.hidden.write)}
+    assert written == {**fix, **hostile}
+    assert mined.rows[0].numbers.production_lines == 2 + 1 + 1 + 2
+
+
 def test_texts_replace_commit_messages(history: Any, fix: Any) -> None:
     history.commit(fix)
     repository = Repository(
