@@ -71,10 +71,10 @@ def _check_git(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:
         commit = repository[event.receipt]
         if not isinstance(commit, pygit2.Commit):
             return False, "the receipt is not a commit"
-        tips = [
-            repository.references[name].peel(pygit2.Commit).id for name in repository.references
-        ]
-        reachable = commit.id in tips or repository.descendant_of_any(commit.id, tips)
+        tips = [branch.peel(pygit2.Commit).id for branch in repository.references.iterator()]
+        reachable = any(
+            tip == commit.id or repository.descendant_of(tip, commit.id) for tip in tips
+        )
         blob = commit.tree[ANCHOR_BLOB]
     except (KeyError, ValueError, pygit2.GitError) as error:
         return False, f"the commit cannot be read: {error}"

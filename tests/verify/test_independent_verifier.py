@@ -1,0 +1,188 @@
+"""The verifier that shares no code: what it is made of, its signatures, what it says."""
+
+import ast
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sample_ledger import SampleLedger
+
+from ledger import independent_verifier
+from ledger.export import export
+from ledger.verify import Options, exit_status, verify
+
+FILE = Path(independent_verifier.__file__)
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text("utf-8"))
+
+# RFC 8032, section 7.1: (public key, message, signature).
+RFC_8032 = [
+    (
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e3970"
+        "1cf9b46bd25bf5f0595bbe24655141438e7a100b",
+    ),
+    (
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613"
+        "d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    (
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        "af82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760"
+        "984dc6594a7c15e9716ed28dc027beceea1ec40a",
+    ),
+]
+
+
+def test_one_file_of_the_standard_library() -> None:
+    text = FILE.read_text("utf-8")
+    assert len(text.splitlines()) <= 300
+    imported = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add(str(node.module).partition(".")[0])
+    assert imported
+    assert imported <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("vector", RFC_8032, ids=["empty", "one byte", "two bytes"])
+def test_signatures_of_the_rfc(vector: tuple[str, str, str]) -> None:
+    public_key, message, signature = (bytes.fromhex(text) for text in vector)
+    assert independent_verifier.signed_by(public_key, message, signature)
+    assert not independent_verifier.signed_by(public_key, message + b"x", signature)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=80), st.integers(0, 511))
+def test_signatures_as_the_library_makes_them(seed: bytes, message: bytes, bit: int) -> None:
+    key = Ed25519PrivateKey.from_private_bytes(seed)
+    public_key, signature = key.public_key().public_bytes_raw(), key.sign(message)
+    assert independent_verifier.signed_by(public_key, message, signature)
+    broken = bytearray(signature)
+    broken[bit // 8] ^= 1 << bit % 8
+    assert not independent_verifier.signed_by(public_key, message, bytes(broken))
+
+
+def test_malleable_and_malformed_signatures_are_refused() -> None:
+    public_key, message, signature = (bytes.fromhex(text) for text in RFC_8032[1])
+    s = int.from_bytes(signature[32:], "little") + independent_verifier.L
+    assert not independent_verifier.signed_by(
+        public_key, message, signature[:32] + s.to_bytes(32, "little")
+    )
+    assert not independent_verifier.signed_by(public_key, message, signature[:-1])
+    assert not independent_verifier.signed_by(public_key[:-1], message, signature)
+    assert not independent_verifier.signed_by(b"\xff" * 32, message, signature)
+
+
+@pytest.mark.parametrize("vector", VECTORS["notes"], ids=lambda v: v["note"].split("\n")[1])
+def test_notes_of_go(vector: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    program = runpy.run_path(str(FILE))
+    (match,) = program["NOTE"].finditer(vector["note"].encode())
+    size = int(match[2])
+    roots = {size: bytes.fromhex(VECTORS["roots"][size])}
+    assert program["check_notes"]([match], vector["verifier"], 100, roots) == size
+    assert program["findings"] == []
+    (forged,) = program["NOTE"].finditer(
+        vector["note"].encode().replace(b"example/0", b"example/1")
+    )
+    assert program["check_notes"]([forged], vector["verifier"], 100, roots) == 0
+    assert program["findings"] == ["KEY_UNKNOWN"]
+    capsys.readouterr()
+
+
+def run(path: Path, *arguments: str, program: Path = FILE) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-I", "-S", program, path, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+    )
+
+
+def test_every_form_of_a_ledger(sample: SampleLedger, tmp_path: Path) -> None:
+    """The file alone, far from the project, without site-packages."""
+    program = tmp_path / "alone.py"
+    shutil.copy(FILE, program)
+    export(sample.directory.root, tmp_path / "full")
+    export(sample.directory.root, tmp_path / "bare", records_only=True)
+    key = str(sample.key)
+    for path, artifacts, notes in (
+        (sample.directory.root, True, True),
+        (sample.directory.var, True, True),
+        (sample.database, True, True),
+        (tmp_path / "full", True, True),
+        (tmp_path / "full" / "records.jsonl", True, True),
+        (tmp_path / "bare", False, True),
+    ):
+        done = run(path, "--key", key, program=program)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "CHECKED 31 positions" in done.stdout
+        assert ("CHECKED 12 artifacts" in done.stdout) == artifacts
+        assert ("NOT CHECKED artifacts\n" in done.stdout) == (not artifacts)
+        assert ("the largest that matches covers 31 records" in done.stdout) == notes
+        assert "\nCHECKED signatures" in done.stdout
+        assert "NOT PROVEN anything about events after the first 31" in done.stdout
+
+
+def test_it_says_what_it_did_not_check(sample: SampleLedger, tmp_path: Path) -> None:
+    done = run(sample.directory.root)
+    assert done.returncode == 0
+    assert "NOT CHECKED signatures" in done.stdout
+    lines = tmp_path / "lines.jsonl"
+    lines.write_bytes(b"".join(record + b"\n" for record in sample.records()))
+    done = run(lines)
+    assert done.returncode == 0
+    assert "CHECKED 0 checkpoints" in done.stdout
+    assert "after the first 0," in done.stdout
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    assert run(tmp_path / "absent").returncode == 5
+    assert run(tmp_path).returncode == 5
+    (tmp_path / "ledger.db").write_bytes(b"")
+    done = run(tmp_path / "ledger.db")
+    assert done.returncode in (3, 5)
+    assert "Traceback" not in done.stderr
+
+
+def test_it_writes_nothing(sample: SampleLedger) -> None:
+    before = {path: path.stat().st_mtime_ns for path in sample.directory.root.rglob("*")}
+    assert run(sample.directory.root).returncode == 0
+    after = {path: path.stat().st_mtime_ns for path in sample.directory.root.rglob("*")}
+    assert after == before
+
+
+def test_damage_anywhere_is_found_by_both(
+    sample: SampleLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a byte of a record becomes, both contradict."""
+    export(sample.directory.root, tmp_path / "out", records_only=True)
+    path = tmp_path / "out" / "records.jsonl"
+    whole = path.read_bytes()
+    key = str(sample.key)
+    monkeypatch.setattr(sys, "argv", [str(FILE), str(tmp_path / "out"), "--key", key])
+    # Every 991st byte: all fields are hit, and every run hits the same.
+    for place in range(0, len(whole) - 1, 991):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x04
+        path.write_bytes(bytes(damaged))
+        report = verify(tmp_path / "out", options=Options(key=key, require="self"))
+        assert exit_status(report) == 3, place
+        assert runpy.run_path(str(FILE))["main"]() == 3, place
+    path.write_bytes(whole)
+    assert runpy.run_path(str(FILE))["main"]() == 0
