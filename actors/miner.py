@@ -241,7 +241,8 @@ class _Bench:
                 duration_ns=done.duration_ns,
             )
 
-        verdict = validate(candidate, run)
+        whole_suite_ns = self.study.tasks.whole_suite_s * 1_000_000_000
+        verdict = validate(candidate, run, whole_suite_ns=whole_suite_ns)
         events = [
             built_event(artifacts, self.repository.id, inputs, environment),
             self._verdict(candidate, verdict, environment.identity, begun),

@@ -85,6 +85,14 @@ class TaskRules(Value):
     revert_window: Annotated[
         int, Meta(ge=1, description="ancestors searched for a pre-image that a revert restores")
     ] = 200
+    whole_suite_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="pass-to-pass tests are the whole suite where it runs at the base within so "
+            "many seconds, else the test files that the change touches; 0: always the latter",
+        ),
+    ] = 30
     texts: Annotated[
         str, Meta(description="JSONL file of issue or merge-request texts; empty: commit messages")
     ] = ""

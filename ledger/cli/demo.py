@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shlex
 import shutil
 import sys
 import time
@@ -49,14 +50,14 @@ def command(directory: Path, quick: bool) -> int:
     status = _ledger("run", "--unsafe-no-sandbox", *where)
     if status != 0:
         return status
-    _ledger("analyze", "--reason", "the demo shows its result", *where)
+    analysis = _ledger_json("analyze", "--reason", "the demo shows its result", *where)
+    print(analysis["sentence"])
     report = _ledger_json("report", *where)
     cell = _ledger_json("status", "--cells", *where)["rows"][0]["cell"]
     executed = _ledger_json("replay", "--execute", cell, *where)
     replayed = _ledger_json("replay", "--check", *where)
     verified = _ledger_json("verify-chain", *where)
     audited = _ledger_json("audit", *where)
-    analysis = _ledger_json("show", "analysis", "--reason", "the demo shows its result", *where)
     _closing_block(study, begun, report, executed, replayed, verified, audited, analysis, cell)
     return 0
 
@@ -94,8 +95,7 @@ def _ledger(*words: str) -> int:
     """Run one command in this process, as a user would type it; its exit status."""
     from ledger.cli.main import cli
 
-    shown = [word for word in words if word != "--study" and "/" not in word]
-    print(f"\n$ ledger {' '.join(shown)}", flush=True)
+    _show(words)
     result = cli.main(list(words), prog_name="ledger", standalone_mode=False)
     return result if isinstance(result, int) else 0
 
@@ -104,10 +104,20 @@ def _ledger_json(*words: str) -> Any:
     """Run one command with ``--json`` and read what it prints."""
     from ledger.cli.main import cli
 
+    _show(words)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         cli.main([*words, "--json"], prog_name="ledger", standalone_mode=False)
     return json.loads(output.getvalue())
+
+
+def _show(words: Sequence[str]) -> None:
+    """Print the command as a user would type it in the study's folder."""
+    typed = list(words)
+    if "--study" in typed:
+        at = typed.index("--study")
+        del typed[at : at + 2]
+    print(f"\n$ ledger {shlex.join(typed)}", flush=True)
 
 
 def _closing_block(
@@ -121,6 +131,7 @@ def _closing_block(
     analysis: dict[str, Any],
     cell: str,
 ) -> None:
+    tables = len(replayed["tables"])
     lines: Sequence[tuple[str, str]] = (
         ("study", str(study)),
         ("ledger", f"{study / 'var' / 'ledger.db'}"),
@@ -131,7 +142,7 @@ def _closing_block(
         ),
         (
             "replay",
-            f"{len(replayed['tables'])} tables rebuilt from record 0, "
+            f"{tables} tables rebuilt from record 0, "
             f"{'identical' if replayed['identical'] else 'DIFFERENT'}",
         ),
         (
