@@ -39,8 +39,10 @@ def markdown_paragraph(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
-    """The visible text as a code span that ends where it should, also inside a table."""
-    line = visible(text).replace("|", "\\|")
+    """The visible text as a code span that ends where it should. For digests, names and commands: a
+    pipe, which would end a cell of a table, is written as ``\\x7c``.
+    """
+    line = visible(text).replace("|", "\\x7c")
     longest = max((len(run) for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * (longest + 1)
     space = " " if longest else ""

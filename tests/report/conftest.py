@@ -51,7 +51,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def complete(tmp_path_factory: pytest.TempPathFactory) -> SmallStudy:
     """The small study up to its inspection. Not to be written to."""
     study = SmallStudy(root=tmp_path_factory.mktemp("complete"), log=MemoryLog())
-    study.write_everything()
+    study.write_complete()
     return study
 
 
@@ -64,5 +64,5 @@ def results(complete: SmallStudy) -> Results:
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Files of the small study's report."""
     study = SmallStudy(root=tmp_path_factory.mktemp("report"), log=MemoryLog())
-    study.write_everything()
+    study.write_complete()
     return reported(study)

@@ -201,7 +201,7 @@ RAN: Mapping[str, Ran] = {
     "R001-002/H000/M003/0": Ran(ended="budget_exhausted", if_submitted=True),
     "R001-002/H018/M003/0": Ran(ended="timeout"),
     "R002-001/H000/M003/0": NOTHING,
-    "R002-001/H018/M003/0": Ran(ended="infrastructure", reruns=1),
+    "R002-001/H018/M003/0": Ran(ended="infrastructure", reruns=2),
 }
 
 NEEDS_GOLD_SYMBOL = ("R002-001",)
@@ -215,7 +215,6 @@ class SmallStudy(TinyStudy):
     log: EventLog
     toml: str = TOML
     ran: Mapping[str, Ran] = field(default_factory=lambda: RAN)
-    seed_repeats: bool = False
     subject: str = "A change"
 
     def __post_init__(self) -> None:
@@ -239,7 +238,7 @@ class SmallStudy(TinyStudy):
             for unit in units
         ]
 
-    def write_everything(self, resolved: Sequence[bool] = ()) -> None:
+    def write_complete(self) -> None:
         """From mining to the inspection; the analysis is up to the test."""
         if self.log.head() is None:
             self.create()
