@@ -40,8 +40,7 @@ def command(directory: Path, quick: bool) -> int:
     begun = time.monotonic()
     study = prepare(directory, quick)
     where = ["--study", str(study)]
-    frozen = _ledger_json("status", *where)["frozen"] is not None
-    if not frozen:
+    if _ledger_json("status", *where, show=False)["frozen"] is None:
         _ledger("tasks", "mine", *where)
         _ledger("tasks", "validate", *where)
         _ledger("tasks", "freeze", *where)
@@ -53,7 +52,7 @@ def command(directory: Path, quick: bool) -> int:
     analysis = _ledger_json("analyze", "--reason", "the demo shows its result", *where)
     print(analysis["sentence"])
     report = _ledger_json("report", *where)
-    cell = _ledger_json("status", "--cells", *where)["rows"][0]["cell"]
+    cell = _ledger_json("status", "--cells", *where, show=False)["rows"][0]["cell"]
     executed = _ledger_json("replay", "--execute", cell, *where)
     replayed = _ledger_json("replay", "--check", *where)
     verified = _ledger_json("verify-chain", *where)
@@ -72,7 +71,7 @@ def prepare(directory: Path, quick: bool) -> Path:
         if not marker.exists():
             raise Refused(f"{directory} exists and was not made by the demo; name another --dir")
         begun = (directory / "var" / "ledger.db").exists()
-        if begun and not _ledger_json("status", "--study", str(directory))["completed"]:
+        if begun and not _ledger_json("status", "--study", str(directory), show=False)["completed"]:
             print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
             return directory.resolve()
         shutil.rmtree(directory)
@@ -100,11 +99,12 @@ def _ledger(*words: str) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _ledger_json(*words: str) -> Any:
+def _ledger_json(*words: str, show: bool = True) -> Any:
     """Run one command with ``--json`` and read what it prints."""
     from ledger.cli.main import cli
 
-    _show(words)
+    if show:
+        _show(words)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         cli.main([*words, "--json"], prog_name="ledger", standalone_mode=False)
