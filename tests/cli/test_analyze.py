@@ -1,0 +1,137 @@
+"""``ledger analyze``: the gate first, then the numbers; and the check that shows none."""
+
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from ledger.artifacts import Artifacts
+from ledger.log import Batch, NewEvent
+from ledger.record_sources import IMPORTED_MARK
+from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.sqlite_log import SqliteLog
+from ledger.study_directory import StudyDirectory
+from schemas.events.study import AnalysisCompleted, OutcomesInspected
+from tests.cli.conftest import Run, facts_of, inspections, record
+from tests.projections.tiny_study import TinyStudy, of_type
+from tests.report.small_study import SmallStudy
+
+
+@pytest.fixture(scope="session")
+def graded_study(config_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small study, complete and never looked at. Not to be written to."""
+
+    def write(tiny: TinyStudy) -> None:
+        small = SmallStudy(tiny.directory.root, tiny.log)
+        small.write_run()
+        small.grade_everything()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CONFIG_HOME_VARIABLE, str(config_home))
+        return record(tmp_path_factory.mktemp("small"), write)
+
+
+@pytest.fixture
+def small(graded_study: Path, tmp_path: Path) -> Path:
+    """A copy to write to."""
+    return Path(shutil.copytree(graded_study, tmp_path / "small"))
+
+
+def test_the_inspection_stands_before_the_analysis(ledger: Run, small: Path) -> None:
+    ran = ledger("analyze", "--reason", "as planned", "--study", small)
+    assert ran.status == 0, ran.err
+    facts = facts_of(small)
+    (inspected,), (analysed,) = of_type(facts, OutcomesInspected), of_type(facts, AnalysisCompleted)
+    assert inspected.seq < analysed.seq
+    assert isinstance(inspected.event, OutcomesInspected)
+    assert inspected.event.reason == "as planned"
+    lines = ran.out.splitlines()
+    assert lines[0] == "SIMULATED: a rehearsal, not evidence"
+    assert lines[1].startswith("H018 against H000 with M002: 3/3 of the tasks resolved against 1/3")
+    assert f"record {analysed.seq}, computed from records 0 to" in ran.out
+
+
+def test_all_contrasts_are_printed(ledger: Run, small: Path) -> None:
+    out = ledger("analyze", "--reason", "as planned", "--study", small).out.splitlines()
+    rows = {line.split()[0]: line for line in out if line}
+    assert {"primary", "replication", "reversed", "gap"} <= set(rows)
+    assert "1/3" in rows["replication"] and "not shown" in rows["replication"]
+    assert rows["gap"].endswith("estimate")
+
+
+def test_json_has_the_whole_results(ledger: Run, small: Path) -> None:
+    ran = ledger("analyze", "--reason", "as planned", "--json", "--study", small)
+    found = ran.json
+    (analysed,) = of_type(facts_of(small), AnalysisCompleted)
+    assert isinstance(analysed.event, AnalysisCompleted)
+    assert found["record"] == analysed.seq
+    assert found["results_digest"] == analysed.event.results.digest
+    assert found["sentence"].startswith("H018 against H000")
+    primary = found["results"]["contrasts"][0]
+    assert (primary["table"]["new_only"], primary["test"]["p_exact"]) == (2, 0.5)
+    assert found["results"]["computed_from"]["head"] == analysed.event.head
+
+
+def test_without_a_reason_nothing_is_shown_or_recorded(ledger: Run, small: Path) -> None:
+    before = len(facts_of(small))
+    ran = ledger("analyze", "--study", small)
+    assert ran.status == 1
+    assert "--reason" in ran.err and ran.out == ""
+    assert len(facts_of(small)) == before
+
+
+def test_an_unfinished_study_is_refused_at_the_gate(ledger: Run, running: Path) -> None:
+    ran = ledger("analyze", "--reason", "too early", "--study", running)
+    assert ran.status == 1
+    assert "grades at the end" in ran.err and ran.out == ""
+    assert inspections(running) == []
+
+
+def test_the_check_computes_the_recorded_results_again(ledger: Run, small: Path) -> None:
+    ledger("analyze", "--reason", "as planned", "--study", small)
+    before = len(facts_of(small))
+    ran = ledger("analyze", "--check", "--json", "--study", small)
+    assert ran.status == 0
+    assert ran.json["identical"] is True
+    assert ran.json["recorded"] == ran.json["computed"]
+    assert len(facts_of(small)) == before
+    printed = ledger("analyze", "--check", "--study", small)
+    assert printed.status == 0 and "identical" in printed.out
+    assert "resolved" not in printed.out
+
+
+def test_the_check_finds_results_that_the_ledger_does_not_give(ledger: Run, small: Path) -> None:
+    ledger("analyze", "--reason", "as planned", "--study", small)
+    directory = StudyDirectory(small)
+    (analysed,) = of_type(facts_of(small), AnalysisCompleted)
+    assert isinstance(analysed.event, AnalysisCompleted)
+    artifacts = Artifacts(directory.artifacts)
+    content = artifacts.get(analysed.event.results).replace(b'"new_only": 2', b'"new_only": 3')
+    forged = AnalysisCompleted(
+        head=analysed.event.head,
+        leaf=analysed.event.leaf,
+        results=artifacts.put(content, "application/json"),
+    )
+    log = SqliteLog.open(directory.ledger)
+    log.append(Batch(events=[NewEvent("study", forged)], actor="test", run="test"))
+    log.close()
+    ran = ledger("analyze", "--check", "--study", small)
+    assert ran.status == 3
+    assert sha256(content).hexdigest() in ran.out and "resolved" not in ran.out
+
+
+def test_the_check_takes_no_reason(ledger: Run, small: Path) -> None:
+    assert ledger("analyze", "--check", "--reason", "x", "--study", small).status == 2
+    missing = ledger("analyze", "--check", "--study", small)
+    assert missing.status == 1 and "`ledger analyze" in missing.err
+
+
+def test_an_imported_ledger_is_analysed_and_not_written(ledger: Run, small: Path) -> None:
+    before = len(facts_of(small))
+    StudyDirectory(small).ledger.with_name(IMPORTED_MARK).touch()
+    ran = ledger("analyze", "--reason", "an audit", "--study", small)
+    assert ran.status == 0
+    assert "not recorded" in ran.err and "not recorded" in ran.out
+    assert "H018 against H000 with M002" in ran.out
+    assert len(facts_of(small)) == before
