@@ -5,7 +5,6 @@ follow those too, so the one list of fields whose content names more stands here
 (``CONTENT_THAT_NAMES``). The fields are found from the types: a new event needs nothing here.
 """
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -24,38 +23,69 @@ CONTENT_THAT_NAMES: dict[tuple[type, str], Any] = {
 """Fields whose artifact is JSON of a type that names artifacts itself."""
 
 
-def named_artifacts(event: Event) -> Iterator[tuple[ArtifactRef, Any]]:
+def named_artifacts(event: Event) -> list[tuple[ArtifactRef, Any]]:
     """Every artifact in the fields of an event, with the type of its content where that names
     more artifacts (else None), in field order."""
-    return _walk(event, None)
+    found: list[tuple[ArtifactRef, Any]] = []
+    _collect_fields(event, found)
+    return found
 
 
 def artifacts_in_content(content: bytes, content_type: Any) -> list[ArtifactRef]:
     """The artifacts that an artifact names. Raises ValueError when it is not of that type."""
-    return [ref for ref, _ in _walk(msgspec.json.decode(content, type=content_type), None)]
+    found: list[tuple[ArtifactRef, Any]] = []
+    _collect(msgspec.json.decode(content, type=content_type), None, found)
+    return [ref for ref, _ in found]
 
 
-def _walk(value: Any, content_type: Any) -> Iterator[tuple[ArtifactRef, Any]]:
+def _collect(value: Any, content_type: Any, found: list[tuple[ArtifactRef, Any]]) -> None:
     if isinstance(value, ArtifactRef):
-        yield value, content_type
+        found.append((value, content_type))
     elif isinstance(value, msgspec.Struct):
-        kind = type(value)
-        for name in fields_with_artifacts(kind):
-            yield from _walk(getattr(value, name), CONTENT_THAT_NAMES.get((kind, name)))
+        _collect_fields(value, found)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _walk(item, content_type)
+            _collect(item, content_type, found)
     elif isinstance(value, tuple | list):
         for item in value:
-            yield from _walk(item, content_type)
+            _collect(item, content_type, found)
+
+
+def _collect_fields(value: msgspec.Struct, found: list[tuple[ArtifactRef, Any]]) -> None:
+    for name, content_type, directly in fields_with_artifacts(value.__class__):
+        if directly:
+            found.append((getattr(value, name), content_type))
+        else:
+            _collect(getattr(value, name), content_type, found)
 
 
 @cache
-def fields_with_artifacts(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Names of the fields from which an ``ArtifactRef`` can be reached."""
+def fields_with_artifacts(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
+    """(name, type of the content that names more, is it an ``ArtifactRef`` itself) of every field
+    from which one can be reached."""
     described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
-    return tuple(field.name for field in described.fields if _reaches(field.type))
+    return tuple(
+        (
+            field.name,
+            _content_type(kind, field.name),
+            isinstance(field.type, inspect.StructType) and issubclass(field.type.cls, ArtifactRef),
+        )
+        for field in described.fields
+        if _reaches(field.type)
+    )
+
+
+def _content_type(kind: type, field: str) -> Any:
+    # Also for a subclass: verification decodes into types without patterns.
+    return next(
+        (
+            content
+            for (owner, name), content in CONTENT_THAT_NAMES.items()
+            if issubclass(kind, owner) and name == field
+        ),
+        None,
+    )
 
 
 def _reaches(described: inspect.Type) -> bool:

@@ -6,9 +6,10 @@ behind every fault.
 """
 
 import os
+import re
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -19,8 +20,13 @@ from msgspec import UNSET, Raw, UnsetType
 from ledger.artifacts import MAX_BYTES
 from ledger.codec import is_canonical
 from ledger.merkle import Frontier
-from ledger.named_artifacts import artifacts_in_content, named_artifacts
+from ledger.named_artifacts import (
+    artifacts_in_content,
+    fields_with_artifacts,
+    named_artifacts,
+)
 from ledger.record_sources import RecordSource, Row, SqliteRecords, Stretch
+from ledger.unconstrained_types import unconstrained
 from schemas.base import ArtifactRef, Event
 from schemas.envelope import FIRST_PREV, MAX_RECORD_BYTES
 from schemas.events import EVENT_TYPES
@@ -63,8 +69,7 @@ def shown(text: str) -> str:
 
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """``Envelope`` without its patterns: the link is compared digit by digit anyway, and regular
-    expressions would take a fifth of the time."""
+    """``Envelope`` without its patterns (``unconstrained_types`` says why)."""
 
     seq: int
     prev: str
@@ -86,7 +91,9 @@ COLUMN_NAMES = ("id", "type", "stream", "version", "at", "actor", "cause", "inde
 _decode = msgspec.json.Decoder(Fields).decode
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
-_data_decoders = {tag: msgspec.json.Decoder(kind).decode for tag, kind in EVENT_TYPES.items()}
+_data_decoders: dict[str, Callable[[bytes | Raw], Any]] = {
+    tag: msgspec.json.Decoder(unconstrained(kind)).decode for tag, kind in EVENT_TYPES.items()
+}
 _NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -95,69 +102,75 @@ class Page:
 
     def __init__(self, stretch: Stretch, following: int, link: str) -> None:
         """``following`` and ``link``: position and ``prev`` that the first record should have."""
-        rows = stretch.rows
+        self.rows = stretch.rows
         self.unreadable = stretch.unreadable
-        self.records: list[bytes] = [row[1] for row in rows]
+        self.records: list[bytes] = [row[1] for row in self.rows]
         self.not_canonical: list[tuple[int, str]] = []
         """(seq, why)"""
-        for place, record in enumerate(self.records):
-            if record.__class__ is not bytes:
-                self.not_canonical.append((rows[place][0], "it is not stored as bytes"))
-                self.records[place] = str(record).encode("utf-8", "replace")
+        if {type(record) for record in self.records} - {bytes}:
+            self._make_bytes()
         self.leaves = [sha256(b"\x00" + record).digest() for record in self.records]
         self.links = [link, *[leaf.hex() for leaf in self.leaves]]
         """``prev`` that each record should have, then the one that comes behind the page."""
-        self.columns: list[Row] = [row[2:] for row in rows]
-        """Leaf column first; empty where there are none, or none that can be read."""
-        expected = _as_expected(rows, self.records, self.links)
-        self.differing: list[int] = [place for place, pair in enumerate(expected) if pair is None]
+        fields, events, agree = _read_as_expected(self.rows, self.records, self.links)
+        self.seqs: list[int] = [row[0] for row in self.rows]
+        self.fields: list[Fields | None] = fields
+        self.events: list[Event | None] = events
+        self.differing: list[int] = [place for place, same in enumerate(agree) if not same]
         """Places of records that are not, byte for byte, what columns and predecessor say."""
-        self.seqs: list[int] = []
-        self.fields: list[Fields | None] = []
-        self.events: list[Event | None] = []
-        for row, record, pair in zip(rows, self.records, expected, strict=True):
-            position = row[0]
-            if pair is not None:
-                fields, event = pair
-            else:
-                fields, event, why = read_record(record)
-                if position is None:
-                    position = following if fields is None else fields.seq
-                if why:
-                    self.not_canonical.append((position, why))
-            self.seqs.append(position)
-            self.fields.append(fields)
-            self.events.append(event)
-            following = position + 1
-        self.following = following
+        for place in self.differing:
+            fields[place], events[place], why = read_record(self.records[place])
+            if self.seqs[place] is None:
+                self.seqs[place] = self._position(place, following)
+            if why:
+                self.not_canonical.append((self.seqs[place], why))
+        self.following = max(following, max(self.seqs, default=-1) + 1)
+
+    def _make_bytes(self) -> None:
+        for place, record in enumerate(self.records):
+            if not isinstance(record, bytes):
+                self.not_canonical.append((self.rows[place][0], "it is not stored as bytes"))
+                self.records[place] = str(record).encode("utf-8", "replace")
+
+    def _position(self, place: int, following: int) -> int:
+        """Of a line that does not begin like a record: what it says itself, or the next one."""
+        fields = self.fields[place]
+        if fields is not None:
+            return fields.seq
+        return following if place == 0 else self.seqs[place - 1] + 1
 
 
-def _as_expected(
+def _read_as_expected(
     rows: Sequence[Row], records: Sequence[bytes], links: Sequence[str]
-) -> Sequence[tuple[Fields | None, Event | None] | None]:
-    """(envelope, event) of every record that is exactly what its columns and the record before it
-    say, in canonical form; None for the others.
+) -> tuple[list[Fields | None], list[Event | None], list[bool]]:
+    """(envelopes, events, is it exactly what its columns and the record before it say).
 
-    They are encoded from what is expected, all at once, and compared as bytes: nearly every record
-    agrees, and then its envelope need not be decoded, nor compared column by column.
+    What should stand there is encoded and compared as bytes, a page at a time. Nearly every record
+    agrees; then its form is canonical, its columns and its link are right, and its envelope need
+    not be decoded.
     """
+    if not rows:
+        return [], [], []
     try:
-        guesses = [Fields(row[0], link, *row[3:]) for row, link in zip(rows, links, strict=False)]
-        # A line ends in `"data":null}`; a newline stands nowhere else in canonical JSON.
-        beginnings = _encode_lines(guesses).split(b"null}\n")
         events = [
-            _data_decoders[guess.type](record[len(beginning) : -1])
-            for guess, record, beginning in zip(guesses, records, beginnings, strict=False)
+            _data_decoders[row[4]](record[record.find(b',"data":') + 8 : -1])
+            for row, record in zip(rows, records, strict=True)
         ]
-        data = _encode_lines(events).split(b"\n")
-    except (KeyError, TypeError, OverflowError, *_NOT_DECODABLE):
-        return [None] * len(rows)
-    return [
-        pair if beginning + body + b"}" == record and len(record) <= MAX_RECORD_BYTES else None
-        for pair, beginning, body, record in zip(
-            zip(guesses, events, strict=True), beginnings, data, records, strict=False
-        )
+        fields: list[Fields | None] = [
+            Fields(*(row[0], link, *row[3:], UNSET, event))
+            for row, link, event in zip(rows, links, events, strict=False)
+        ]
+        lines = _encode_lines(fields)
+    except (IndexError, KeyError, TypeError, OverflowError, *_NOT_DECODABLE):
+        return [None] * len(rows), [None] * len(rows), [False] * len(rows)
+    # Canonical JSON holds no newline: where this text is equal, every single record is.
+    if lines == b"\n".join([*records, b""]) and len(max(records, key=len)) <= MAX_RECORD_BYTES:
+        return fields, events, [True] * len(rows)
+    agree = [
+        line == record and len(record) <= MAX_RECORD_BYTES
+        for line, record in zip(lines.split(b"\n"), records, strict=False)
     ]
+    return fields, events, agree
 
 
 def read_record(record: bytes) -> tuple[Fields | None, Event | None, str]:
@@ -258,13 +271,14 @@ class StoredLeaves:
     """LEAF: the column holds the hash of the record's bytes."""
 
     def __init__(self, subject: Subject) -> None:
-        pass
+        self.in_database = isinstance(subject.source, SqliteRecords)
 
     def look_at(self, page: Page) -> Iterator[Finding]:
-        for seq, columns, leaf in zip(page.seqs, page.columns, page.leaves, strict=True):
-            if columns and columns[0] != leaf:
-                stored = columns[0]
-                got = stored.hex() if isinstance(stored, bytes) else repr(stored)
+        if not self.in_database or [row[2] for row in page.rows if len(row) > 2] == page.leaves:
+            return
+        for seq, row, leaf in zip(page.seqs, page.rows, page.leaves, strict=True):
+            if len(row) > 2 and row[2] != leaf:
+                got = row[2].hex() if isinstance(row[2], bytes) else repr(row[2])
                 yield Finding("LEAF", seq, leaf.hex(), shown(got))
 
 
@@ -278,11 +292,11 @@ class Columns:
         if not self.in_database:
             return
         for place in page.differing:
-            seq, fields, columns = page.seqs[place], page.fields[place], page.columns[place]
+            seq, fields, columns = page.seqs[place], page.fields[place], page.rows[place][3:]
             if fields is None:
                 continue
             wanted = {"seq": fields.seq, **{name: getattr(fields, name) for name in COLUMN_NAMES}}
-            found = {"seq": seq, **dict(zip(COLUMN_NAMES, columns[1:], strict=False))}
+            found = {"seq": seq, **dict(zip(COLUMN_NAMES, columns, strict=False))}
             differ = [name for name in wanted if wanted[name] != found.get(name, ...)]
             if differ:
                 yield Finding(
@@ -369,30 +383,33 @@ class NamedArtifacts:
 
     def __init__(self, subject: Subject) -> None:
         self.folder = subject.artifacts
-        self.known: set[tuple[str, int]] = set()
+        self.known: dict[str, int] = {}
+        """Length by digest of what was looked at."""
 
     def look_at(self, page: Page) -> Iterator[Finding]:
         if self.folder is None:
             return
+        known = self.known
         for seq, event in zip(page.seqs, page.events, strict=True):
-            if event is not None:
+            if event is not None and fields_with_artifacts(event.__class__):
                 for ref, content_type in named_artifacts(event):
-                    yield from self._check(seq, ref, content_type)
+                    if known.get(ref.digest) != ref.length:
+                        yield from self._check(seq, ref, content_type)
 
     def _check(self, seq: int, ref: ArtifactRef, content_type: Any) -> Iterator[Finding]:
         assert self.folder is not None
-        if (ref.digest, ref.length) in self.known:
+        if self.known.get(ref.digest) == ref.length:
             return
         if len(self.known) >= MAX_REMEMBERED_ARTIFACTS:
             self.known.clear()
-        self.known.add((ref.digest, ref.length))
+        self.known[ref.digest] = ref.length
         content = bytearray() if content_type is not None else None
         problem = check_artifact(self.folder, ref, content)
         if problem == MISSING:
             got = ERASED if ref.erasable else "no such file"
             yield Finding("ARTIFACT_MISSING", seq, ref.digest, got)
         elif problem:
-            yield Finding("ARTIFACT_ALTERED", seq, ref.digest, problem)
+            yield Finding("ARTIFACT_ALTERED", seq, shown(ref.digest), problem)
         elif content is not None:
             try:
                 further = artifacts_in_content(bytes(content), content_type)
@@ -458,6 +475,7 @@ class Roots:
 
 
 MISSING = "missing"
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def check_artifact(folder: Path, ref: ArtifactRef, content: bytearray | None = None) -> str:
@@ -465,6 +483,8 @@ def check_artifact(folder: Path, ref: ArtifactRef, content: bytearray | None = N
 
     Returns "" when it is whole, ``MISSING``, or what is wrong. Follows no link.
     """
+    if not _DIGEST.fullmatch(ref.digest):
+        return "not a digest"
     try:
         shard = os.open(folder / ref.digest[:2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:

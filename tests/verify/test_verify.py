@@ -352,8 +352,9 @@ def test_writer_who_comes_makes_reading_begin_again(
 def test_wal_that_cannot_be_read_is_not_ignored(sample: SampleLedger) -> None:
     """On a medium where no -shm file can be made, the newest records would be missed in silence."""
     wal_of(sample.database).write_bytes(b"x" * 100)
-    Path(f"{sample.database}-shm").mkdir()  # stands for a folder in which nothing can be made
-    with pytest.raises(Unfinished):
+    # Stands for a folder in which nothing can be made.
+    Path(f"{sample.database}-shm").symlink_to("/nowhere/at/all")
+    with pytest.raises(Unfinished, match="WAL cannot be read"):
         verify(sample.directory.root)
 
 

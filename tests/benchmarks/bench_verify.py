@@ -1,0 +1,175 @@
+"""Verification against a plain loop, and what checkpoints cost an append.
+
+Run as `python tests/benchmarks/bench_verify.py`. The plain loop is what anyone would write first:
+read seq, record and leaf with `sqlite3`, compute every leaf with `hashlib`, compare it with the
+column and with the link of the record that follows. Verification has every check on: links,
+columns, canonical form, types, stream versions, artifacts, Merkle roots, signatures, and SQLite's
+own integrity check (in a second thread). Memory is that of a process that verifies.
+"""
+
+import argparse
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from hashlib import sha256
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from common import describe_machine, interleave
+
+from ledger.artifacts import Artifacts
+from ledger.checkpoint import Checkpointer
+from ledger.codec import encode_data
+from ledger.creation import create_ledger
+from ledger.log import Batch, NewEvent
+from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.sqlite_log import SqliteLog
+from ledger.study_directory import StudyDirectory
+from ledger.verify import verify
+from schemas.base import ArtifactRef
+from schemas.events.cell import ToolCalled
+
+REQUIRED_OF_PLAIN = 0.35
+ALLOWED_CHECKPOINT_SHARE = 0.03
+ALLOWED_MEMORY_MIB = 200
+DATA_BYTES = 400
+CHECKPOINT_BATCHES = {1: 2_000, 10: 6_000, 100: 10_000}
+"""Events a commit, and events in all. The product commits 1 to 14 at a time."""
+
+
+def make_event(ref: ArtifactRef, number: int, padding: int) -> ToolCalled:
+    return ToolCalled(
+        turn=3,
+        number=number,
+        tool="read_file",
+        arguments=ref,
+        result=ref,
+        ok=True,
+        shown=("p" * padding,),
+    )
+
+
+def append(
+    directory: StudyDirectory, events: int, batch: int, streams: int = 500
+) -> tuple[float, float]:
+    """Fill a log; returns the seconds spent in appends and in checkpoints."""
+    log = SqliteLog.open(directory.ledger)
+    checkpointer = Checkpointer(directory)
+    ref = Artifacts(directory.artifacts).put(b"def f(): ...\n" * 99, "text/x-python")
+    padding = DATA_BYTES - len(encode_data(make_event(ref, 0, 0)))
+    appending = checkpointing = 0.0
+    for first in range(0, events, batch):
+        stream = f"cell/R001-{first // batch % streams:03}/H000/M001/0"
+        written = Batch(
+            events=[
+                NewEvent(stream, make_event(ref, number, padding))
+                for number in range(min(batch, events - first))
+            ],
+            actor="cell",
+            run="bench",
+            cause="01980f3e-0000-7000-8000-000000000000",
+            first_index=first,
+        )
+        begin = time.perf_counter()
+        stored = log.append(written)
+        end = time.perf_counter()
+        checkpointer.after_append(log, stored)
+        appending += end - begin
+        checkpointing += time.perf_counter() - end
+    checkpointer.sign(log)
+    log.close()
+    return appending, checkpointing
+
+
+def plain_loop(database: Path) -> float:
+    begin = time.perf_counter()
+    connection = sqlite3.connect(database)
+    link = b'"prev":"' + b"0" * 64
+    for _, record, leaf in connection.execute("SELECT seq, record, leaf FROM records ORDER BY seq"):
+        computed = sha256(b"\x00" + record).digest()
+        if computed != leaf or link not in record[:128]:
+            raise SystemExit("the chain is broken")
+        link = b'"prev":"' + computed.hex().encode()
+    connection.close()
+    return time.perf_counter() - begin
+
+
+def whole_verification(directory: StudyDirectory) -> float:
+    begin = time.perf_counter()
+    report = verify(directory.root)
+    seconds = time.perf_counter() - begin
+    if report.status != "verified":
+        raise SystemExit(str(report.findings or report.assurance))
+    return seconds
+
+
+def memory_of_a_verification(root: Path) -> float:
+    """MiB at the highest, of a process that does nothing else."""
+    program = (
+        f"from pathlib import Path; from ledger.verify import verify; verify(Path({str(root)!r}))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    subprocess.run([sys.executable, "-c", program], check=True)
+    highest = max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    return highest / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", type=Path, help="where to write (default: the system's)")
+    parser.add_argument("--records", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
+        os.environ[CONFIG_HOME_VARIABLE] = str(Path(name) / "home")
+        machine = describe_machine(Path(name))
+        shares = {}
+        for batch, events in CHECKPOINT_BATCHES.items():
+            directory = StudyDirectory(Path(name) / f"batch-{batch}")
+            create_ledger(directory)
+            appending, checkpointing = append(directory, events, batch)
+            shares[batch] = checkpointing / appending
+        directory = StudyDirectory(Path(name) / "study")
+        create_ledger(directory)
+        append(directory, arguments.records, 100)
+        seconds = interleave(
+            {
+                "plain": lambda: plain_loop(directory.ledger),
+                "verify": lambda: whole_verification(directory),
+            },
+            arguments.rounds,
+        )
+        memory = memory_of_a_verification(directory.root)
+    result = {
+        "machine": machine,
+        "records": arguments.records,
+        "records_per_second": {key: arguments.records / value for key, value in seconds.items()},
+        "verify_of_plain": seconds["plain"] / seconds["verify"],
+        "memory_mib": memory,
+        "checkpoint_share_of_append": shares,
+    }
+    if arguments.json:
+        print(json.dumps(result, indent=2))
+        return
+    print(machine)
+    for key, value in seconds.items():
+        print(f"{key:>8} {arguments.records / value:>10,.0f} records/s")
+    print(
+        f"verify is {result['verify_of_plain']:.2f} of the plain loop (at least "
+        f"{REQUIRED_OF_PLAIN}), {memory:,.0f} MiB (at most {ALLOWED_MEMORY_MIB} for 1,000,000)"
+    )
+    for batch, share in shares.items():
+        print(
+            f"checkpoints at {batch:>3} events a commit: {share:.1%} of append time (at most "
+            f"{ALLOWED_CHECKPOINT_SHARE:.0%} for single commits)"
+        )
+
+
+if __name__ == "__main__":
+    main()
