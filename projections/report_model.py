@@ -469,7 +469,9 @@ def _primary(results: Results, study: Study, tasks: Mapping[str, Task]) -> Secti
             Fact(term=f"{at} Tango score", value=interval(found.intervals.tango)),
             Fact(
                 term="Exact McNemar p",
-                value=f"{p} (= {fraction})" if fraction and len(fraction) < 40 else p,
+                value=f"{p} (= {fraction})"
+                if fraction and "/" in fraction and len(fraction) < 40
+                else p,
             ),
             Fact(term="Level \u03b1", value=f"{results.alpha:g}"),
         ]

@@ -8,9 +8,8 @@ import pytest
 
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, NewEvent
-from ledger.record_sources import IMPORTED_MARK
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite_log import IMPORTED_MARK, SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.events.study import AnalysisCompleted, OutcomesInspected
 from tests.cli.conftest import Run, facts_of, inspections, record

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.record_sources import IMPORTED_MARK
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.sqlite_log import IMPORTED_MARK
 from ledger.study_directory import StudyDirectory
 from schemas.events.study import AnalysisCompleted, ReportWritten
 from tests.cli.conftest import Run, facts_of, record
