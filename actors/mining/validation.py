@@ -3,11 +3,11 @@
 Three arms: A base, B base + hidden tests, C base + hidden tests + gold. The runner is handed in, so
 everything here is a function of arm results: the same results give the same split anywhere.
 
-**What is run.** The test files that the hidden patch changes (in A their base versions; where it
-only adds files, the other test files of the nearest folder that has some). When the whole suite
-below the test roots needs no more than :data:`WHOLE_SUITE_NS` at the base, every arm runs all of
-it: pass-to-pass tests then guard the whole package and not only the touched files. The suite of a
-big repository would take longer than the study.
+**What is run.** The test files in the folders of those that the hidden patch changes: the changed
+ones alone may hold no test that the change leaves as it is. When the whole suite below the test
+roots needs no more than :data:`WHOLE_SUITE_NS` at the base, every arm runs all of it, so that
+pass-to-pass tests guard the whole package. The suite of a big repository would take longer than the
+study.
 """
 
 from collections import Counter
@@ -126,19 +126,18 @@ def test_function(test_id: str) -> str:
 
 
 def narrow_selection(candidate: Candidate) -> tuple[str, ...]:
-    """Base versions of the touched test files, or the tests beside them where all are new."""
-    base = candidate.base_test_files
-    touched = {*candidate.hidden_test_files, *candidate.removed_test_files}
-    selected = tuple(path for path in base if path in touched)
-    if selected or not touched:
-        return selected
-    folder = min(touched).rpartition("/")[0]
-    while not selected:
-        selected = tuple(path for path in base if path.rpartition("/")[0] == folder)
-        if folder == "":
-            break
-        folder = folder.rpartition("/")[0]
-    return selected
+    """Base test files in the folders of the test files that the hidden half touches; for a folder
+    that the base does not have, those of the nearest folder above that has some."""
+    by_folder: dict[str, list[str]] = {}
+    for path in candidate.base_test_files:
+        by_folder.setdefault(path.rpartition("/")[0], []).append(path)
+    selected: set[str] = set()
+    for path in (*candidate.hidden_test_files, *candidate.removed_test_files):
+        folder = path.rpartition("/")[0]
+        while folder and folder not in by_folder:
+            folder = folder.rpartition("/")[0]
+        selected.update(by_folder.get(folder, ()))
+    return tuple(path for path in candidate.base_test_files if path in selected)
 
 
 def validate(
@@ -226,6 +225,10 @@ def validate(
         reasons["gold_fails"] = f"{counted}, 0 of them pass with gold"
     elif not fail_to_pass:
         reasons["flaky"] = f"{counted}, {len(gained)} pass with gold, 0 in the same way every time"
+    elif not public:
+        reasons["public_tests_fail_at_base"] = (
+            f"{len(at_base.always('passed'))} ids pass at the base, none of them with gold"
+        )
     if candidate.statement.leaks:
         reasons["statement_leaks"] = "; ".join(candidate.statement.leaks)
 

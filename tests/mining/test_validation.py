@@ -22,8 +22,8 @@ from actors.mining.validation import (
 from schemas.overlay import Changes
 from schemas.task import FailToPass, Size
 
-TEST = "tests/unit/test_a.py"
-OTHER = "tests/unit/test_b.py"
+TEST = "tests/unit/a/test_a.py"
+OTHER = "tests/unit/b/test_b.py"
 
 CANDIDATE = Candidate(
     repository="T001",
@@ -111,6 +111,20 @@ def test_a_valid_task() -> None:
     }
 
 
+def test_a_task_needs_a_public_test_that_gold_keeps() -> None:
+    candidate = replace(CANDIDATE, base_test_files=(TEST,))
+    results: Results = {
+        "A": {"test_old": "passed"},
+        "B": {"test_new": "failed"},
+        "C": {"test_new": "passed"},
+    }
+    found = judge(results, candidate)
+    assert found.failed == ("public_tests_fail_at_base",)
+    assert found.reasons["public_tests_fail_at_base"] == (
+        "1 ids pass at the base, none of them with gold"
+    )
+
+
 def test_the_result_is_data_and_the_same_every_time() -> None:
     found = judge(GOOD)
     content = msgspec.json.encode(found)
@@ -156,10 +170,10 @@ ALL = tuple(f"tests/unit/{path}" for path in ("a/test_x.py", "a/test_y.py", "tes
 @pytest.mark.parametrize(
     ("hidden", "removed", "base", "expected"),
     [
-        ((ALL[0],), (), ALL, (ALL[0],)),
-        ((ALL[0],), (ALL[2],), ALL, (ALL[0], ALL[2])),
+        ((ALL[0],), (), ALL, ALL[:2]),
+        ((ALL[0],), (ALL[2],), ALL, ALL),
         (("tests/unit/a/test_new.py",), (), ALL, ALL[:2]),
-        (("tests/unit/b/test_new.py",), (), ALL, (ALL[2],)),
+        (("tests/unit/b/c/test_new.py",), (), ALL, (ALL[2],)),
         (("tests/unit/b/test_new.py",), (), (), ()),
         (("tests/unit/b/test_new.py",), (), (ALL[0],), ()),
     ],
@@ -340,15 +354,15 @@ def test_files_of_other_arms_follow_the_hidden_half() -> None:
     candidate = replace(
         CANDIDATE,
         base_test_files=(TEST, OTHER),
-        hidden_test_files=("tests/unit/test_c.py",),
+        hidden_test_files=("tests/unit/c/test_c.py",),
         removed_test_files=(TEST,),
     )
     run, calls = runner({arm: {} for arm in "ABC"})
     validate(candidate, run)
     assert {arm.name: arm.test_files for arm, _ in calls} == {
         "A": (TEST, OTHER),
-        "B": (OTHER, "tests/unit/test_c.py"),
-        "C": (OTHER, "tests/unit/test_c.py"),
+        "B": (OTHER, "tests/unit/c/test_c.py"),
+        "C": (OTHER, "tests/unit/c/test_c.py"),
     }
 
 
