@@ -14,7 +14,6 @@ from ledger.errors import Integrity, Refused
 from ledger.log import Fact, NewEvent, decode
 from ledger.merkle import Frontier
 from projections.amendments import Amendments
-from projections.amendments import render_markdown as render_amendments
 from projections.declared_analyses import (
     ComputedFrom,
     Declarations,
@@ -25,6 +24,7 @@ from projections.declared_analyses import (
 from projections.fold import Follower
 from projections.outcomes import Outcomes
 from projections.progress import Progress
+from projections.report.amendments_page import render_amendments
 from projections.report.cells_csv import render_csv
 from projections.report.conduct import Conduct
 from projections.report.html_page import render_html
@@ -193,7 +193,7 @@ def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
         "report.md": render_markdown(report),
         "cells.csv": render_csv(results),
         "results.json": context.artifacts.get(analysis.results),
-        "PROTOCOL_AMENDMENTS.md": render_amendments(amendments).encode(),
+        "PROTOCOL_AMENDMENTS.md": render_amendments(amendments),
     }
 
 

@@ -1,8 +1,8 @@
 """The report of a study as one value: every number is formatted here, once.
 
 ``build_report`` decides what is said, in which order and in which words; the renderers in
-``projections/report/`` only lay it out, so HTML and Markdown cannot differ in a number. Nothing is
-computed here that is not in the results, and no clock is read: the same records give the same
+``projections/report/`` only lay it out, so HTML and Markdown cannot differ in a number. The numbers
+are those of the results (and the declared power); no clock is read: the same records give the same
 report. Text of others stays as it is; each renderer neutralises all text that it lays out.
 """
 
@@ -24,7 +24,7 @@ from projections.declared_analyses import (
     Results,
     Share,
 )
-from projections.report.conduct import Conduct, Deviation, records_text
+from projections.report.conduct import Conduct, Deviation
 from projections.report.numbers import (
     NONE,
     NOT_ESTIMABLE,
@@ -39,6 +39,7 @@ from projections.report.numbers import (
     seconds,
     share,
 )
+from projections.report.plain_text import listed
 from projections.tasks import MinedTasks
 from schemas.base import Value
 from schemas.study import Study
@@ -325,7 +326,7 @@ def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
         remarks.append(f"Interim: {count(waiting)} planned cells have no verdict yet.")
     late = [row for row in inputs.amendments.recorded if row["finding"] != "before_first_cell"]
     if late:
-        records = records_text([row["seq"] for row in late])
+        records = listed([row["seq"] for row in late])
         remarks.append(
             f"Exploratory amendments after the first cell: {len(late)} (records {records}); see "
             "Deviations."
@@ -372,16 +373,14 @@ def _deviations(inputs: ReportInputs) -> Section:
                 *_columns("what", "records"),
                 Column(title="in the words of the record", kind="prose"),
             ),
-            rows=tuple((each.what, records_text(each.records), each.detail) for each in found),
+            rows=tuple((each.what, listed(each.records), each.detail) for each in found),
         )
     )
     if results.code_not_as_frozen:
-        shown = ", ".join(results.code_not_as_frozen[:12])
-        left = len(results.code_not_as_frozen) - 12
         blocks.append(
             _text(
                 f"The numbers were computed with code of which {len(results.code_not_as_frozen)} "
-                f"files are not as frozen: {shown}{f' and {left} more' if left > 0 else ''}."
+                f"files are not as frozen: {listed(results.code_not_as_frozen)}."
             )
         )
     return Section(id="deviations", title="Deviations", blocks=tuple(blocks))
@@ -971,7 +970,7 @@ def _isolation(conduct: Conduct) -> Section:
         caption="What contained the tests, found by trying",
         columns=_columns(
             "isolation",
-            *(f"{title}, record {records_text(records)}" for (title, _), records in probes.items()),
+            *(f"{title}, record {listed(records)}" for (title, _), records in probes.items()),
         ),
         rows=tuple(
             (name, *(dict(enforced).get(name, NONE) for _, enforced in probes)) for name in names
@@ -1208,9 +1207,7 @@ def _named(tasks: Sequence[str]) -> str:
 
 
 def _files(changed: Sequence[str], removed: Sequence[str]) -> str:
-    names = [*changed, *(f"{name} (removed)" for name in removed)]
-    left = len(names) - 12
-    return ", ".join(names[:12]) + (f" and {left} more" if left > 0 else "")
+    return listed([*changed, *(f"{name} (removed)" for name in removed)])
 
 
 def _anchors(conduct: Conduct) -> str:

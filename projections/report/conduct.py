@@ -22,8 +22,6 @@ from schemas.events.run import RunStarted, RunStopped, StudyCompleted
 from schemas.events.server import ModelLost, ServerMismatched
 from schemas.events.study import StudyFrozen
 
-RECORDS_SHOWN = 12
-
 
 class Deviation(Value):
     """Something that did not go as if nothing had happened, and where it stands in the log."""
@@ -139,10 +137,3 @@ class Conduct:
 
     def _again(self, what: str, seq: int, cell: str) -> None:
         self._asked_again.setdefault(what, []).append((seq, cell))
-
-
-def records_text(records: Sequence[int]) -> str:
-    """``12, 15, 18``; of many only the first ones, and how many there are."""
-    shown = ", ".join(map(str, records[:RECORDS_SHOWN]))
-    left = len(records) - RECORDS_SHOWN
-    return f"{shown} and {left} more" if left > 0 else shown

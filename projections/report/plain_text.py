@@ -5,6 +5,7 @@ right-to-left override or a zero-width space must not change how the text around
 """
 
 import re
+from collections.abc import Sequence
 
 _LINE_BREAKS = re.compile(r"[ \t\r\n]*[\t\r\n][ \t\r\n]*")
 
@@ -12,6 +13,8 @@ _ANYWHERE = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _AT_THE_START = re.compile(r"^(\d*)([-+=#.)])(?!\d)")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _BACKTICKS = re.compile("`+")
+
+LISTED = 12
 
 
 def visible(text: str) -> str:
@@ -47,3 +50,9 @@ def markdown_code(text: str) -> str:
     fence = "`" * (longest + 1)
     space = " " if longest else ""
     return f"{fence}{space}{line}{space}{fence}"
+
+
+def listed(items: Sequence[object]) -> str:
+    """``12, 15, 18``; of many only the first ones, and how many there are."""
+    left = len(items) - LISTED
+    return ", ".join(map(str, items[:LISTED])) + (f" and {left} more" if left > 0 else "")

@@ -401,6 +401,9 @@ def test_hostile_texts_are_shown_and_not_obeyed(make: Make) -> None:
     markdown = files["report.md"].decode()
     assert "<script>" not in markdown and "<img" not in markdown
     assert r"&lt;script&gt;x()&lt;/script&gt;\|\`a\`" in markdown
+    amendments = files["PROTOCOL_AMENDMENTS.md"].decode()
+    assert amendments.count("\n#") == 1 and "<" not in amendments
+    assert amendments.isascii() and r"\\x1b\[31m" in amendments
     rows = [line for line in markdown.splitlines() if line.startswith("| exhausted budget |")]
     assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [3]
 
