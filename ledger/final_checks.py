@@ -115,7 +115,7 @@ def check_missing_wal(evidence: Evidence) -> Iterator[Finding]:
             return
         if path.with_name(f"{path.name}-shm").exists():
             yield Finding("WAL_MISSING_SUSPECTED", None, f"{path.name}-wal", "only the -shm file")
-        elif _largest(evidence) > evidence.following:
+        elif evidence.complete and _largest(evidence) > evidence.following:
             got = "no such file, and records are missing at the end"
             yield Finding("WAL_MISSING_SUSPECTED", None, f"{path.name}-wal", got)
 

@@ -99,10 +99,12 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
         path = next((p for n in names if os.path.exists(p := os.path.join(path, n))), path)
     with open(path, "rb") as file:
         database = path.endswith(".db") or file.read(16) == b"SQLite format 3\0"
-    in_folder = database or os.path.basename(path) == "records.jsonl"
     folder = pathlib.Path(path).absolute().parent
-    artifacts, log = str(folder / "artifacts"), folder / "checkpoints.log"
-    notes = log.read_bytes() if in_folder and log.exists() else b""
+    in_folder = database or os.path.basename(path) == "records.jsonl"
+    kept = (folder / "artifacts").is_dir() or database and not (folder / "imported").exists()
+    artifacts = str(folder / "artifacts") if in_folder and kept else None
+    log = in_folder and folder / "checkpoints.log"
+    notes = log.read_bytes() if log and log.exists() else b""
     if database:
         at_rest = not os.path.exists(wal := path + "-wal") or not os.path.getsize(wal)
         mode = "ro&immutable=1" if at_rest else "ro"
@@ -115,7 +117,7 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
         except (sqlite3.Error, TypeError) as error:
             finding("DB_CORRUPT", None, f"checkpoints: {error}")
         return read_rows(connection), artifacts, notes
-    return read_lines(path), artifacts if in_folder and os.path.isdir(artifacts) else None, notes
+    return read_lines(path), artifacts, notes
 
 
 def read_lines(path: str) -> Rows:
@@ -255,11 +257,9 @@ def check_notes(
             signatures = [line.rsplit(" ", 1) for line in match[4].decode().splitlines()]
             ours = [base64.b64decode(s) for n, s in signatures if n == f"\u2014 {name}"]
             genuine = [signed_by(public_key, text, s[4:]) for s in ours if s[:4] == key_id]
-            if not genuine:
-                finding("KEY_UNKNOWN", size - 1, f"not signed by {key}")
-                continue
-            if match[1].decode() != name or not all(genuine):
-                finding("SIG_BAD", size - 1, "the signature is not over this note")
+            if not genuine or not all(genuine) or match[1].decode() != name:
+                code = "SIG_BAD" if genuine else "KEY_UNKNOWN"
+                finding(code, size - 1, f"not signed by {key}")
                 continue
         if size > count:
             finding("TRUNCATED_BELOW_CHECKPOINT", size - 1, f"{count} records, {size} were signed")
@@ -280,8 +280,8 @@ def main() -> int:
         notes = {match[0]: match for match in NOTE.finditer(content)}.values()
         if b"".join(NOTE.split(content)[:-1:5]).strip(b"\n"):
             finding("SIG_BAD", None, "something between the checkpoints is none")
-        sizes = {int(match[2]) for match in notes}
-        count, roots, contents = check_records(source, artifacts, sizes)
+        wanted = {int(match[2]) for match in notes}
+        count, roots, contents = check_records(source, artifacts, wanted)
         proven = check_notes(notes, arguments.key, count, roots)
     except (OSError, sqlite3.Error, ValueError, MemoryError) as error:
         print("UNFINISHED", ascii(str(error)))

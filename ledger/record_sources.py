@@ -31,6 +31,7 @@ MAX_CHECKPOINT_LOG_BYTES = 64 << 20
 MAX_NOTES = 200_000
 MAX_PROBES = 1 << 20
 """Positions tried one by one behind damage before reading is given up."""
+STEPS_BETWEEN_LOOKS = 1_000_000
 MAX_STEPS_A_PAGE = 200_000_000
 """Virtual machine steps: a hostile schema can make a plain SELECT run for ever."""
 
@@ -214,20 +215,19 @@ class SqliteRecords:
 
         def stop_when_endless() -> bool:
             nonlocal steps
-            steps += 1_000_000
+            steps += STEPS_BETWEEN_LOOKS
             return steps > MAX_STEPS_A_PAGE
 
-        self._connection.set_progress_handler(stop_when_endless, 1_000_000)
+        self._connection.set_progress_handler(stop_when_endless, STEPS_BETWEEN_LOOKS)
         size = 0
-        with closing(
-            self._connection.execute(
-                f"{_SELECT} WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT {PAGE_RECORDS}",
-                (position, end),
-            )
-        ) as cursor:
-            while size <= PAGE_BYTES and (some := cursor.fetchmany(16)):
-                rows += some
-                size += sum(len(row[1]) for row in some if isinstance(row[1], bytes | str))
+        query = f"{_SELECT} WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT {PAGE_RECORDS}"
+        try:
+            with closing(self._connection.execute(query, (position, end))) as cursor:
+                while size <= PAGE_BYTES and (some := cursor.fetchmany(16)):
+                    rows += some
+                    size += sum(len(row[1]) for row in some if isinstance(row[1], bytes | str))
+        finally:
+            self._connection.set_progress_handler(None, 0)
 
     def _read_behind_damage(self, position: int, end: int) -> tuple[Unreadable | None, Row | None]:
         """A row at ``position`` or behind it raised an error: find the next that can be read.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sample_ledger import SampleLedger
 
 from ledger import independent_verifier
-from ledger.export import export
+from ledger.export import export, import_ledger
 from ledger.verify import Options, exit_status, verify
 
 FILE = Path(independent_verifier.__file__)
@@ -121,20 +121,24 @@ def test_every_form_of_a_ledger(sample: SampleLedger, tmp_path: Path) -> None:
     export(sample.directory.root, tmp_path / "full")
     export(sample.directory.root, tmp_path / "bare", records_only=True)
     key = str(sample.key)
-    for path, artifacts, notes in (
-        (sample.directory.root, True, True),
-        (sample.directory.var, True, True),
-        (sample.database, True, True),
-        (tmp_path / "full", True, True),
-        (tmp_path / "full" / "records.jsonl", True, True),
-        (tmp_path / "bare", False, True),
+    import_ledger(tmp_path / "full", tmp_path / "imported", key)
+    import_ledger(tmp_path / "bare", tmp_path / "imported-bare", key)
+    for path, artifacts in (
+        (sample.directory.root, True),
+        (sample.directory.var, True),
+        (sample.database, True),
+        (tmp_path / "full", True),
+        (tmp_path / "full" / "records.jsonl", True),
+        (tmp_path / "bare", False),
+        (tmp_path / "imported", True),
+        (tmp_path / "imported-bare", False),
     ):
         done = run(path, "--key", key, program=program)
         assert (done.returncode, done.stderr) == (0, "")
         assert "CHECKED 31 positions" in done.stdout
         assert ("CHECKED 12 artifacts" in done.stdout) == artifacts
         assert ("NOT CHECKED artifacts\n" in done.stdout) == (not artifacts)
-        assert ("the largest that matches covers 31 records" in done.stdout) == notes
+        assert "the largest that matches covers 31 records" in done.stdout
         assert "\nCHECKED signatures" in done.stdout
         assert "NOT PROVEN anything about events after the first 31" in done.stdout
 

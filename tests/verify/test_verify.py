@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import threading
+import tracemalloc
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import pytest
 from sample_ledger import SampleLedger, append_one
 
 import ledger.verify
+from ledger.clock import new_id
 from ledger.errors import Unfinished, Usage
 from ledger.last_seen import recall, remember_ledger
+from ledger.log import Batch, NewEvent
 from ledger.record_sources import SqliteRecords, wal_of
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from ledger.sqlite_log import SqliteLog
@@ -393,3 +396,36 @@ def test_configured_key_holds_for_the_path(sample: SampleLedger) -> None:
     remember_ledger(sample.home, sample.database, stranger)
     report = verify(sample.directory.root)
     assert {finding.code for finding in report.findings} == {"KEY_UNKNOWN"}
+
+
+def test_query_that_does_not_end_is_given_up(
+    sample: SampleLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile schema can make a plain SELECT run for ever; here every SELECT is too long."""
+    monkeypatch.setattr("ledger.record_sources.STEPS_BETWEEN_LOOKS", 10)
+    monkeypatch.setattr("ledger.record_sources.MAX_STEPS_A_PAGE", 50)
+    report = verify(sample.directory.root)
+    assert exit_status(report) == 3
+    assert [(f.code, f.seq, f.got) for f in report.findings] == [
+        ("DB_CORRUPT", 0, "a query over the records does not end")
+    ]
+    assert "Reading stopped" in report.assurance
+
+
+def test_memory_does_not_grow_with_the_ledger(sample: SampleLedger, tmp_path: Path) -> None:
+    """Four times the records, the same peak (one page, and one number a stream)."""
+    peaks = []
+    log = SqliteLog.open(sample.database)
+    for size in (1_500, 6_000):
+        while (head := log.head()) is not None and head.seq < size:
+            events = [
+                NewEvent("many", ProtocolViolated(turn=number, kind="k", detail="d" * 300))
+                for number in range(500)
+            ]
+            log.append(Batch(events=events, actor="cell", run="run-1", cause=new_id()))
+        tracemalloc.start()
+        assert verify(sample.directory.root).findings == ()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    log.close()
+    assert peaks[1] < 1.2 * peaks[0]
