@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from importlib.resources import files
@@ -163,6 +164,9 @@ def _closing_block(
     )
     print("\n" + "-" * 78)
     for name, value in lines:
-        print(f"{name:<12} {value}")
+        first, *more = textwrap.wrap(value, 65, break_long_words=False, break_on_hyphens=False)
+        print(f"{name:<12} {first}")
+        for line in more:
+            print(f"{'':<12} {line}")
     print("-" * 78)
     print(f"next: ledger status --study {study}   ledger query --tables --study {study}")
