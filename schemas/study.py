@@ -89,8 +89,8 @@ class TaskRules(Value):
         int,
         Meta(
             ge=0,
-            description="pass-to-pass tests are the whole suite where it runs at the base within so "
-            "many seconds, else the test files that the change touches; 0: always the latter",
+            description="pass-to-pass tests are the whole suite where it runs at the base within "
+            "so many seconds, else the test files that the change touches; 0: always the latter",
         ),
     ] = 30
     texts: Annotated[
