@@ -115,25 +115,33 @@ def _check(study: Path, as_json: bool) -> int:
 
     with reading(study) as context:
         fact, completed = analysis.last_analysis(context)
-        again = sha256(encode_results(analysis.compute(context, completed.head))).hexdigest()
-    recorded = completed.results.digest
-    identical = again == recorded
+        recorded = analysis.read_results(context, fact.seq, completed)
+        again = analysis.compute(context, completed.head)
+    # Which code ran then stays as it was recorded: the numbers are in question.
+    same_code = again.code_not_as_frozen == recorded.code_not_as_frozen
+    again = msgspec.structs.replace(again, code_not_as_frozen=recorded.code_not_as_frozen)
+    digest = sha256(encode_results(again)).hexdigest()
+    identical = digest == completed.results.digest
     if as_json:
         print_json(
             {
                 "identical": identical,
                 "record": fact.seq,
                 "head": completed.head,
-                "recorded": recorded,
-                "computed": again,
+                "recorded": completed.results.digest,
+                "computed": digest,
+                "same_code": same_code,
             }
         )
-    elif identical:
+        return 0 if identical else 3
+    if identical:
         print(
             f"record {fact.seq}: identical, computed again from records 0 to {completed.head} "
-            f"(SHA-256 {again})"
+            f"(SHA-256 {digest})"
         )
     else:
-        print(f"record {fact.seq} names results {recorded}; records 0 to {completed.head} give")
-        print(f"{again} with this version of the code")
+        print(f"record {fact.seq} names results {completed.results.digest}")
+        print(f"records 0 to {completed.head} give    {digest}")
+    if not same_code:
+        print("note: other files of code differ from the frozen ones now than did then")
     return 0 if identical else 3

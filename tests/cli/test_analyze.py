@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.identity import package_files
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
@@ -118,6 +119,19 @@ def test_the_check_finds_results_that_the_ledger_does_not_give(ledger: Run, smal
     ran = ledger("analyze", "--check", "--study", small)
     assert ran.status == 3
     assert sha256(content).hexdigest() in ran.out and "resolved" not in ran.out
+
+
+def test_the_check_is_about_numbers_and_names_other_code(
+    ledger: Run, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger("analyze", "--reason", "as planned", "--study", small)
+    assert ledger("analyze", "--check", "--json", "--study", small).json["same_code"] is True
+    files = package_files()
+    monkeypatch.setattr("actors.analysis.package_files", lambda: files[1:])
+    ran = ledger("analyze", "--check", "--json", "--study", small)
+    assert ran.status == 0
+    assert (ran.json["identical"], ran.json["same_code"]) == (True, False)
+    assert "note: other files of code" in ledger("analyze", "--check", "--study", small).out
 
 
 def test_the_check_takes_no_reason(ledger: Run, small: Path) -> None:
