@@ -216,6 +216,7 @@ class SmallStudy(TinyStudy):
     toml: str = TOML
     ran: Mapping[str, Ran] = field(default_factory=lambda: RAN)
     subject: str = "A change"
+    code: tuple[FrozenFile, ...] = field(default_factory=package_files)
 
     def __post_init__(self) -> None:
         super().__init__(self.root, self.log)
@@ -323,7 +324,7 @@ class SmallStudy(TinyStudy):
                 TreatmentIdentity(id=arm.id, source=digest_of(arm.id), prompts=digest_of("prompts"))
                 for arm in self.study.treatments
             ),
-            code=package_files(),
+            code=self.code,
             grader=digest_of("grader"),
             lock=digest_of("lock"),
             commit="c" * 40,

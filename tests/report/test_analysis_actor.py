@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from actors.analysis import EMITS, HANDLERS, compute, last_analysis, report_files
+from actors.identity import package_files
 from actors.loop import carry_out
 from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.errors import Integrity, Refused
@@ -18,7 +19,7 @@ from projections.declared_analyses import Results, encode_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.command import CommandCompleted, CommandRefused, CommandRequested
-from schemas.events.study import AnalysisCompleted, ReportWritten
+from schemas.events.study import AnalysisCompleted, FrozenFile, ReportWritten
 from tests.report.conftest import Make, context_of, reported
 from tests.report.small_study import RAN, TOML, SmallStudy
 
@@ -171,23 +172,24 @@ def test_results_of_another_version_are_refused(make: Make) -> None:
 # --- what else goes in ---------------------------------------------------------------------------
 
 
-def test_code_that_is_not_as_frozen_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = make()
+def test_code_that_is_not_as_frozen_is_named(make: Make) -> None:
+    present = package_files()
+    frozen = [file for file in present if file.name != "projections/fold.py"]  # new since then
+    changed = next(file for file in frozen if file.name == "projections/analyses/mcnemar.py")
+    frozen[frozen.index(changed)] = msgspec.structs.replace(changed, digest="0" * 64)
+    gone = FrozenFile(name="projections/gone.py", digest="0" * 64)
+    study = make(code=(*frozen, gone))
     study.write_complete()
-    assert compute(context_of(study)).code_not_as_frozen == ()
-    changed = [
-        msgspec.structs.replace(file, digest="0" * 64)
-        for file in study.frozen.code
-        if file.name.startswith("projections/analyses/")
-    ]
-    monkeypatch.setattr(
-        "actors.analysis.package_files", lambda: (*study.frozen.code[:-1], *changed)
+    assert compute(context_of(study)).code_not_as_frozen == (
+        "projections/analyses/mcnemar.py",
+        "projections/fold.py",
+        "projections/gone.py",
     )
-    named = compute(context_of(study)).code_not_as_frozen
-    assert "projections/analyses/mcnemar.py" in named
-    assert study.frozen.code[-1].name in named  # the one that is gone
     page = reported(study)["report.md"].decode()
-    assert f"{len(named)} files are not as frozen" in page
+    assert "3 files are not as frozen: projections/analyses/mcnemar.py, " in page
+    as_frozen = make()
+    as_frozen.write_complete()
+    assert compute(context_of(as_frozen)).code_not_as_frozen == ()
 
 
 def signed(study: SmallStudy, size: int, root: bytes, home: Path) -> bytes:
