@@ -11,10 +11,10 @@ import msgspec
 
 from ledger.checkpoint import Checkpoint, parse_checkpoint
 from ledger.errors import Integrity
-from ledger.record_checks import Finding, shown
+from ledger.record_checks import COLUMN_NAMES, Finding, read_record, shown
 from ledger.record_sources import (
     EXPECTED_SCHEMA,
-    IntegrityCheck,
+    BackgroundChecks,
     RecordSource,
     SqliteRecords,
     wal_of,
@@ -52,7 +52,7 @@ class Evidence(msgspec.Struct):
     following: int
     """One more than the largest position."""
     complete: bool
-    integrity: IntegrityCheck | None
+    background: BackgroundChecks | None
 
 
 def check_triggers(evidence: Evidence) -> Iterator[Finding]:
@@ -100,11 +100,32 @@ def _schema_digest(schema: dict[str, tuple[str, str]]) -> str:
 
 def check_integrity(evidence: Evidence) -> Iterator[Finding]:
     """DB_CORRUPT: SQLite's own check of pages, indices and constraints."""
-    if evidence.integrity is not None:
-        messages = evidence.integrity.messages()
+    if evidence.background is not None:
+        messages = evidence.background.messages()
         if messages:
             got = shown("; ".join(messages))
             yield Finding("DB_CORRUPT", None, "PRAGMA integrity_check: ok", got)
+
+
+def check_columns(evidence: Evidence) -> Iterator[Finding]:
+    """COLUMN_MISMATCH: what SQL sees is what the record says."""
+    if evidence.background is None or not isinstance(evidence.source, SqliteRecords):
+        return
+    for start, stop in evidence.background.suspects():
+        for seq, record, columns in evidence.source.columns(start, stop):
+            fields = read_record(record)[0] if isinstance(record, bytes) else None
+            if fields is None:
+                continue
+            wanted = {"seq": fields.seq, **{name: getattr(fields, name) for name in COLUMN_NAMES}}
+            found = {"seq": seq, **dict(zip(COLUMN_NAMES, columns, strict=False))}
+            differ = [name for name in wanted if wanted[name] != found.get(name, ...)]
+            if differ:
+                yield Finding(
+                    "COLUMN_MISMATCH",
+                    seq,
+                    shown(", ".join(f"{name}={wanted[name]!r}" for name in differ)),
+                    shown(", ".join(f"{name}={found.get(name, '?')!r}" for name in differ)),
+                )
 
 
 def check_missing_wal(evidence: Evidence) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from ledger.named_artifacts import (
     fields_with_artifacts,
     named_artifacts,
 )
-from ledger.record_sources import RecordSource, Row, SqliteRecords, Stretch
+from ledger.record_sources import RecordSource, SqliteRecords, Stretch
 from ledger.unconstrained_types import unconstrained
 from schemas.base import ArtifactRef, Event
 from schemas.envelope import FIRST_PREV, MAX_RECORD_BYTES
@@ -89,6 +89,7 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 COLUMN_NAMES = ("id", "type", "stream", "version", "at", "actor", "cause", "index", "run")
 
 _decode = msgspec.json.Decoder(Fields).decode
+_decode_lines: Callable[[bytes], list[Any]] = msgspec.json.Decoder(Fields).decode_lines
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 _data_decoders: dict[str, Callable[[bytes | Raw], Any]] = {
@@ -100,36 +101,33 @@ _NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Page:
     """Some records in a row, hashed and decoded once for all checks. Lists of equal length."""
 
-    def __init__(self, stretch: Stretch, following: int, link: str) -> None:
-        """``following`` and ``link``: position and ``prev`` that the first record should have."""
+    def __init__(self, stretch: Stretch, following: int) -> None:
+        """``following``: the position that the first record should have."""
         self.rows = stretch.rows
         self.unreadable = stretch.unreadable
         self.records: list[bytes] = [row[1] for row in self.rows]
+        self.seqs: list[int] = [row[0] for row in self.rows]
         self.not_canonical: list[tuple[int, str]] = []
         """(seq, why)"""
         if {type(record) for record in self.records} - {bytes}:
             self._make_bytes()
         self.leaves = [sha256(b"\x00" + record).digest() for record in self.records]
-        self.links = [link, *[leaf.hex() for leaf in self.leaves]]
-        """``prev`` that each record should have, then the one that comes behind the page."""
-        fields, events, agree = _read_as_expected(self.rows, self.records, self.links)
-        self.seqs: list[int] = [row[0] for row in self.rows]
-        self.fields: list[Fields | None] = fields
-        self.events: list[Event | None] = events
-        self.differing: list[int] = [place for place, same in enumerate(agree) if not same]
-        """Places of records that are not, byte for byte, what columns and predecessor say."""
-        for place in self.differing:
-            fields[place], events[place], why = read_record(self.records[place])
-            if self.seqs[place] is None:
-                self.seqs[place] = self._position(place, following)
-            if why:
-                self.not_canonical.append((self.seqs[place], why))
+        self.fields: list[Fields | None]
+        self.events: list[Event | None]
+        self.fields, self.events, whole = _read_whole_page(self.records)
+        if not whole:
+            for place, record in enumerate(self.records):
+                self.fields[place], self.events[place], why = read_record(record)
+                if self.seqs[place] is None:
+                    self.seqs[place] = self._position(place, following)
+                if why:
+                    self.not_canonical.append((self.seqs[place], why))
         self.following = max(following, max(self.seqs, default=-1) + 1)
 
     def _make_bytes(self) -> None:
         for place, record in enumerate(self.records):
             if not isinstance(record, bytes):
-                self.not_canonical.append((self.rows[place][0], "it is not stored as bytes"))
+                self.not_canonical.append((self.seqs[place], "it is not stored as bytes"))
                 self.records[place] = str(record).encode("utf-8", "replace")
 
     def _position(self, place: int, following: int) -> int:
@@ -140,37 +138,30 @@ class Page:
         return following if place == 0 else self.seqs[place - 1] + 1
 
 
-def _read_as_expected(
-    rows: Sequence[Row], records: Sequence[bytes], links: Sequence[str]
-) -> tuple[list[Fields | None], list[Event | None], list[bool]]:
-    """(envelopes, events, is it exactly what its columns and the record before it say).
+def _read_whole_page(
+    records: Sequence[bytes],
+) -> tuple[list[Fields | None], list[Event | None], bool]:
+    """(envelopes, events, are all of them canonical records of known types).
 
-    What should stand there is encoded and compared as bytes, a page at a time. Nearly every record
-    agrees; then its form is canonical, its columns and its link are right, and its envelope need
-    not be decoded.
+    Decoding and encoding a page at once costs half of what it costs record by record.
     """
-    if not rows:
-        return [], [], []
+    nothing: list[Any] = [None] * len(records)
+    text = b"\n".join([*records, b""])
     try:
-        events = [
-            _data_decoders[row[4]](record[record.find(b',"data":') + 8 : -1])
-            for row, record in zip(rows, records, strict=True)
-        ]
-        fields: list[Fields | None] = [
-            Fields(*(row[0], link, *row[3:], UNSET, event))
-            for row, link, event in zip(rows, links, events, strict=False)
-        ]
-        lines = _encode_lines(fields)
-    except (IndexError, KeyError, TypeError, OverflowError, *_NOT_DECODABLE):
-        return [None] * len(rows), [None] * len(rows), [False] * len(rows)
-    # Canonical JSON holds no newline: where this text is equal, every single record is.
-    if lines == b"\n".join([*records, b""]) and len(max(records, key=len)) <= MAX_RECORD_BYTES:
-        return fields, events, [True] * len(rows)
-    agree = [
-        line == record and len(record) <= MAX_RECORD_BYTES
-        for line, record in zip(lines.split(b"\n"), records, strict=False)
-    ]
-    return fields, events, agree
+        fields = _decode_lines(text)
+        events = [_data_decoders[each.type](each.data) for each in fields]
+    except (KeyError, *_NOT_DECODABLE):
+        return nothing, [*nothing], False
+    data = b"\n".join([*[each.data for each in fields], b""])
+    # Canonical JSON holds no newline: as many lines as records, and equal text, means that every
+    # single record is canonical.
+    canonical = (
+        len(fields) == len(records)
+        and _encode_lines(fields) == text
+        and _encode_lines(events) == data
+        and max(map(len, records), default=0) <= MAX_RECORD_BYTES
+    )
+    return (fields, events, True) if canonical else (nothing, [*nothing], False)
 
 
 def read_record(record: bytes) -> tuple[Fields | None, Event | None, str]:
@@ -258,13 +249,13 @@ class Links:
         self.leaf = FIRST_PREV
 
     def look_at(self, page: Page) -> Iterator[Finding]:
-        for seq, fields, leaf in zip(page.seqs, page.fields, page.links[1:], strict=True):
+        for seq, fields, leaf in zip(page.seqs, page.fields, page.leaves, strict=True):
             if seq <= self.seq:
                 continue  # a repeated position has no place in the chain
             if seq == self.seq + 1 and fields is not None and fields.prev != self.leaf:
                 yield Finding("LINK", seq, self.leaf, shown(fields.prev))
             self.seq = seq
-            self.leaf = leaf
+            self.leaf = leaf.hex()
 
 
 class StoredLeaves:
@@ -274,37 +265,12 @@ class StoredLeaves:
         self.in_database = isinstance(subject.source, SqliteRecords)
 
     def look_at(self, page: Page) -> Iterator[Finding]:
-        if not self.in_database or [row[2] for row in page.rows if len(row) > 2] == page.leaves:
+        if not self.in_database or [row[2] for row in page.rows] == page.leaves:
             return
         for seq, row, leaf in zip(page.seqs, page.rows, page.leaves, strict=True):
-            if len(row) > 2 and row[2] != leaf:
+            if row[2] != leaf:
                 got = row[2].hex() if isinstance(row[2], bytes) else repr(row[2])
                 yield Finding("LEAF", seq, leaf.hex(), shown(got))
-
-
-class Columns:
-    """COLUMN_MISMATCH: what SQL sees is what the record says."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.in_database = isinstance(subject.source, SqliteRecords)
-
-    def look_at(self, page: Page) -> Iterator[Finding]:
-        if not self.in_database:
-            return
-        for place in page.differing:
-            seq, fields, columns = page.seqs[place], page.fields[place], page.rows[place][3:]
-            if fields is None:
-                continue
-            wanted = {"seq": fields.seq, **{name: getattr(fields, name) for name in COLUMN_NAMES}}
-            found = {"seq": seq, **dict(zip(COLUMN_NAMES, columns, strict=False))}
-            differ = [name for name in wanted if wanted[name] != found.get(name, ...)]
-            if differ:
-                yield Finding(
-                    "COLUMN_MISMATCH",
-                    seq,
-                    shown(", ".join(f"{name}={wanted[name]!r}" for name in differ)),
-                    shown(", ".join(f"{name}={found.get(name, '?')!r}" for name in differ)),
-                )
 
 
 class CanonicalForm:
@@ -355,11 +321,11 @@ class KnownTypes:
         pass
 
     def look_at(self, page: Page) -> Iterator[Finding]:
-        for place in page.differing:
-            fields = page.fields[place]
+        if None not in page.events:
+            return
+        for seq, fields in zip(page.seqs, page.fields, strict=True):
             if fields is not None and fields.type not in EVENT_TYPES:
-                wanted = "a type of this program"
-                yield Finding("UNKNOWN_TYPE", page.seqs[place], wanted, shown(fields.type))
+                yield Finding("UNKNOWN_TYPE", seq, "a type of this program", shown(fields.type))
 
 
 class Clock:

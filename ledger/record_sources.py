@@ -41,9 +41,8 @@ ARTIFACTS_FOLDER = "artifacts"
 DATABASE_FILE = "ledger.db"
 
 Row = tuple[Any, ...]
-"""(position, record, leaf column, id, type, stream, version, at, actor, cause, index, run), as they
-are stored, whatever their types; (position, record) where the columns cannot be read. JSON lines
-are (position, record) too, with None for a position where the line does not begin like a record."""
+"""(position, record, leaf column) of a database, whatever its types; (position, record) of a line,
+with None for a position where the line does not begin like a record."""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -175,7 +174,7 @@ class SqliteRecords:
             return None
         return row[0] if row is not None and isinstance(row[0], bytes) else None
 
-    def end(self) -> int | None:
+    def end(self) -> int:
         try:
             return 1 + int(self._scalar("SELECT coalesce(max(seq), -1) FROM records"))
         except (sqlite3.DatabaseError, ValueError, TypeError):
@@ -236,29 +235,18 @@ class SqliteRecords:
         """
         reason = ""
         for tried in range(position, min(end, position + MAX_PROBES)):
-            row = None
             try:
                 row = self._connection.execute(f"{_SELECT} WHERE seq = ?", (tried,)).fetchone()
             except sqlite3.DataError as error:
                 return Unreadable(position, tried + 1, str(error), too_large=True), None
             except sqlite3.DatabaseError as error:
-                row = self._read_without_columns(tried)
                 reason = reason or self._damage(error)
+                continue
             if row is not None:
                 return (Unreadable(position, tried, reason) if tried > position else None), row
         if end - position > MAX_PROBES:
             raise Damaged(f"nothing can be read from seq {position} on: {reason}")
         return Unreadable(position, end, reason), None
-
-    def _read_without_columns(self, position: int) -> Row | None:
-        """A column that is not text must not hide the record."""
-        try:
-            row: Row | None = self._connection.execute(
-                "SELECT seq, record FROM records WHERE seq = ?", (position,)
-            ).fetchone()
-        except sqlite3.DatabaseError:
-            return None
-        return row
 
     def notes(self) -> tuple[list[tuple[int, bytes]], bytes]:
         # The file first: a note is committed before it is published, so a note that was read is
@@ -319,8 +307,35 @@ class SqliteRecords:
             if entry[0] != "trigger"
         )
 
-    def begin_integrity_check(self) -> "IntegrityCheck":
-        return IntegrityCheck(self._connect())
+    def begin_background_checks(self, end: int) -> "BackgroundChecks":
+        # A foreign schema may hide endless work in an expression that the integrity check computes;
+        # it is a finding anyway.
+        return BackgroundChecks(self._connect(), end, integrity=self.has_known_tables())
+
+    def columns(self, start: int, stop: int) -> Iterator[tuple[int, bytes, tuple[object, ...]]]:
+        """(position, record, columns) of a range, without leaf; an empty tuple where the columns
+        cannot be read. What is damaged is left out."""
+        try:
+            positions = self._connection.execute(
+                "SELECT seq FROM records WHERE seq >= ? AND seq < ?", (start, stop)
+            ).fetchall()
+        except sqlite3.DatabaseError:
+            return
+        for (position,) in positions:
+            columns: tuple[object, ...] = ()
+            try:
+                query = "SELECT record FROM records WHERE seq = ?"
+                (record,) = self._connection.execute(query, (position,)).fetchone()
+                query = (
+                    'SELECT id, type, stream, version, at, actor, cause, "index", run '
+                    "FROM records WHERE seq = ?"
+                )
+                columns = self._connection.execute(query, (position,)).fetchone()
+            except sqlite3.OperationalError:
+                pass  # text that is no text, or a column that is gone
+            except sqlite3.DatabaseError:
+                continue
+            yield position, record, columns
 
     def copy_to(self, target: Path) -> None:
         """Write a snapshot of the whole database to a new file (SQLite's online backup)."""
@@ -346,41 +361,86 @@ _NOT_DAMAGE = (
     sqlite3.SQLITE_PROTOCOL,
 )
 
-_SELECT = (
-    'SELECT seq, record, leaf, id, type, stream, version, at, actor, cause, "index", run '
-    "FROM records"
-)
+_SELECT = "SELECT seq, record, leaf FROM records"
+
+# A record begins {"seq":N,"prev":"<64 digits>", and then come the columns. SQLite writes them as
+# JSON itself, without the braces, and looks where in the record they stand.
+_COLUMNS_DIFFER = """\
+SELECT seq FROM records WHERE seq >= ? AND seq < ? AND (
+  instr(record, CAST('{"seq":' || seq || ',"prev":"' AS BLOB)) IS NOT 1
+  OR instr(record, CAST(trim(json_object('id', id, 'type', type, 'stream', stream, 'version',
+    version, 'at', at, 'actor', actor, 'cause', cause, 'index', "index", 'run', run), '{}')
+    AS BLOB)) IS NOT length(seq) + 83)"""
+COLUMNS_RANGE = 4_000
+MAX_DAMAGED_RANGES = 1_000
 
 
-class IntegrityCheck:
-    """``PRAGMA integrity_check`` in a thread of its own: SQLite runs it without Python's lock, so
-    on a second processor it costs no time."""
+class BackgroundChecks:
+    """What SQLite checks by itself, in a thread of its own: it needs no Python lock for it, so on a
+    second processor it costs no time.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    ``PRAGMA integrity_check``, and the comparison of every column with its record. The latter only
+    gathers suspects, which the caller looks at: JSON has more than one form.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, end: int, integrity: bool) -> None:
         self._connection = connection
+        self._end = end
+        self._integrity = integrity
         self._messages: list[str] = []
-        self._thread = Thread(target=self._run, name="integrity-check", daemon=True)
+        self._suspects: list[tuple[int, int]] = []
+        self._thread = Thread(target=self._run, name="background-checks", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            rows = self._connection.execute("PRAGMA integrity_check(20)").fetchall()
-            self._messages = [str(row[0]) for row in rows]
+            if self._integrity:
+                rows = self._connection.execute("PRAGMA integrity_check(20)").fetchall()
+                self._messages = [str(row[0]) for row in rows if row[0] != "ok"]
         except sqlite3.Error as error:
             self._messages = [str(error)]
+        try:
+            self._compare_columns()
         finally:
             self._connection.close()
+
+    def _compare_columns(self) -> None:
+        start = damaged = 0
+        while start < self._end and damaged < MAX_DAMAGED_RANGES:
+            stop = min(self._end, start + COLUMNS_RANGE)
+            try:
+                # Positions may be far apart.
+                row = self._connection.execute(
+                    f"SELECT seq FROM records WHERE seq >= ? LIMIT 1 OFFSET {COLUMNS_RANGE}",
+                    (start,),
+                ).fetchone()
+                stop = self._end if row is None else min(self._end, row[0])
+                found = self._connection.execute(_COLUMNS_DIFFER, (start, stop))
+                self._suspects += [(seq, seq + 1) for (seq,) in found]
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    return
+                self._suspects.append((start, stop))
+            except sqlite3.DatabaseError:
+                damaged += 1
+                self._suspects.append((start, stop))
+            start = stop
 
     def messages(self) -> list[str]:
         """What is wrong with the file; waits for the end."""
         self._thread.join()
-        return [message for message in self._messages if message != "ok"]
+        return self._messages
+
+    def suspects(self) -> list[tuple[int, int]]:
+        """Ranges (start, stop) of positions whose columns may differ; waits for the end."""
+        self._thread.join()
+        return self._suspects
 
     def stop(self) -> None:
-        """Give up waiting: the check ends at its next step."""
-        if self._thread.is_alive():
+        """Give up waiting: what runs ends at its next step."""
+        while self._thread.is_alive():
             self._connection.interrupt()
-            self._thread.join()
+            self._thread.join(0.01)
 
 
 class JsonlRecords:

@@ -32,6 +32,7 @@ from ledger.final_checks import (
     Evidence,
     Note,
     check_checkpoint_rows,
+    check_columns,
     check_forks,
     check_integrity,
     check_length,
@@ -44,7 +45,6 @@ from ledger.last_seen import key_of_ledger, recall, remember, remember_ledger
 from ledger.record_checks import (
     CanonicalForm,
     Clock,
-    Columns,
     Finding,
     KnownTypes,
     Links,
@@ -62,13 +62,11 @@ from ledger.record_checks import (
 )
 from ledger.record_sources import (
     Damaged,
-    IntegrityCheck,
     RecordSource,
     SqliteRecords,
     open_records,
 )
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key, parse_verifier_key
-from schemas.envelope import FIRST_PREV
 from schemas.events.ledger import CheckpointAnchored
 
 MAX_FINDINGS = 10_000
@@ -77,7 +75,6 @@ RECORD_CHECKS: tuple[type[RecordCheck], ...] = (
     Positions,
     Links,
     StoredLeaves,
-    Columns,
     CanonicalForm,
     StreamVersions,
     KnownTypes,
@@ -90,6 +87,7 @@ FINAL_CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     check_triggers,
     check_schema,
     check_integrity,
+    check_columns,
     check_missing_wal,
     check_signatures,
     check_checkpoint_rows,
@@ -236,9 +234,18 @@ class _Verification:
             source.artifacts if checks_artifacts else None,
             sorted(known, key=lambda target: target.size),
         )
-        integrity = self._begin_integrity_check()
+        root, background = None, None
         try:
-            roots = self._read(subject)
+            end = source.end()
+            if end is not None and isinstance(source, SqliteRecords):
+                background = source.begin_background_checks(end)
+            root = self._read(subject, end)
+        except Damaged as error:
+            self._add([Finding("DB_CORRUPT", self.following, "records", shown(str(error)))])
+            self.unfinished = str(error)
+        except Unfinished as error:
+            self.unfinished = str(error)
+        try:
             evidence = Evidence(
                 source,
                 self.key,
@@ -248,7 +255,7 @@ class _Verification:
                 self.events,
                 self.following,
                 not self.unfinished,
-                integrity,
+                background,
             )
             for check in FINAL_CHECKS:
                 try:
@@ -256,12 +263,12 @@ class _Verification:
                 except sqlite3.DatabaseError as error:
                     self._add([Finding("DB_CORRUPT", None, "a readable schema", shown(str(error)))])
         finally:
-            if integrity is not None:
-                integrity.stop()
+            if background is not None:
+                background.stop()
         if isinstance(source, SqliteRecords) and source.changed_at_rest():
             raise _WriterCame
         anchors = self._anchors(notes, targets, anchored, last_seen)
-        return self._report(anchors, roots, checks_artifacts)
+        return self._report(anchors, root, checks_artifacts)
 
     def _anchored_events(self) -> list[CheckpointAnchored]:
         events = []
@@ -332,33 +339,19 @@ class _Verification:
         signature = "unchecked" if self.key is None else check_signature(signed, self.key)
         return Note(note, where, seq, signed.checkpoint, signature, ids)
 
-    def _begin_integrity_check(self) -> IntegrityCheck | None:
-        # A foreign schema may hide endless work in an expression; it is a finding anyway.
-        if check_integrity not in FINAL_CHECKS or not isinstance(self.source, SqliteRecords):
-            return None
-        return self.source.begin_integrity_check() if self.source.has_known_tables() else None
-
-    def _read(self, subject: Subject) -> bytes | None:
+    def _read(self, subject: Subject, end: int | None) -> bytes | None:
         """Show every page to every check; returns the root, if there is one."""
         checks = [kind(subject) for kind in RECORD_CHECKS]
-        link = FIRST_PREV
-        try:
-            for stretch in self.source.stretches(self.source.end()):
-                page = Page(stretch, self.following, link)
-                link = page.links[-1]
-                for check in checks:
-                    self._add(check.look_at(page))
-                self.events += len(page.seqs)
-                if page.seqs:
-                    self.head = (page.seqs[-1], page.leaves[-1])
-                self.following = max(self.following, page.following)
-                if page.unreadable is not None:
-                    self.following = max(self.following, page.unreadable.stop)
-        except Damaged as error:
-            self._add([Finding("DB_CORRUPT", self.following, "records", shown(str(error)))])
-            self.unfinished = str(error)
-        except Unfinished as error:
-            self.unfinished = str(error)
+        for stretch in self.source.stretches(end):
+            page = Page(stretch, self.following)
+            for check in checks:
+                self._add(check.look_at(page))
+            self.events += len(page.seqs)
+            if page.seqs:
+                self.head = (page.seqs[-1], page.leaves[-1])
+            self.following = max(self.following, page.following)
+            if page.unreadable is not None:
+                self.following = max(self.following, page.unreadable.stop)
         return next((check.root() for check in checks if isinstance(check, Roots)), None)
 
     def _add(self, findings: Iterable[Finding]) -> None:
