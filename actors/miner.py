@@ -242,7 +242,12 @@ class _Bench:
             )
 
         whole_suite_ns = self.study.tasks.whole_suite_s * 1_000_000_000
-        verdict = validate(candidate, run, whole_suite_ns=whole_suite_ns)
+        verdict = validate(
+            candidate,
+            run,
+            whole_suite_ns=whole_suite_ns,
+            beside=self.study.tasks.part_of_suite,
+        )
         events = [
             built_event(artifacts, self.repository.id, inputs, environment),
             self._verdict(candidate, verdict, environment.identity, begun),

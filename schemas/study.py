@@ -90,9 +90,16 @@ class TaskRules(Value):
         Meta(
             ge=0,
             description="pass-to-pass tests are the whole suite where it runs at the base within "
-            "so many seconds, else the test files that the change touches; 0: always the latter",
+            "so many seconds, else a part of it; 0: always a part",
         ),
     ] = 30
+    part_of_suite: Annotated[
+        Literal["folder", "file"],
+        Meta(
+            description="that part: the test files beside those that the change touches, or "
+            "these alone"
+        ),
+    ] = "folder"
     texts: Annotated[
         str, Meta(description="JSONL file of issue or merge-request texts; empty: commit messages")
     ] = ""

@@ -4,7 +4,7 @@ Three arms: A base, B base + hidden tests, C base + hidden tests + gold. The run
 everything here is a function of arm results: the same results give the same split anywhere.
 
 **What is run.** The test files in the folders of those that the hidden patch changes: the changed
-ones alone may hold no test that the change leaves as it is. When the whole suite below the test
+ones alone may hold no test that the change leaves as it is (a study may choose them alone). When the whole suite below the test
 roots needs no more than :data:`WHOLE_SUITE_NS` at the base, every arm runs all of it, so that
 pass-to-pass tests guard the whole package. The suite of a big repository would take longer than the
 study.
@@ -125,9 +125,16 @@ def test_function(test_id: str) -> str:
     return f"{file}{separator}{name.partition('[')[0]}"
 
 
-def narrow_selection(candidate: Candidate) -> tuple[str, ...]:
+def narrow_selection(
+    candidate: Candidate, beside: Literal["folder", "file"] = "folder"
+) -> tuple[str, ...]:
     """Base test files in the folders of the test files that the hidden half touches; for a folder
-    that the base does not have, those of the nearest folder above that has some."""
+    that the base does not have, those of the nearest folder above that has some. With ``file``
+    only the touched files themselves, where the base has any of them."""
+    touched = {*candidate.hidden_test_files, *candidate.removed_test_files}
+    files = tuple(path for path in candidate.base_test_files if path in touched)
+    if beside == "file" and files:
+        return files
     by_folder: dict[str, list[str]] = {}
     for path in candidate.base_test_files:
         by_folder.setdefault(path.rpartition("/")[0], []).append(path)
@@ -145,6 +152,7 @@ def validate(
     run: Callable[[Arm, int], ArmRun],
     *,
     whole_suite_ns: int = WHOLE_SUITE_NS,
+    beside: Literal["folder", "file"] = "folder",
 ) -> Validation:
     """Run the three arms and judge the candidate by the executed criteria, in their order.
 
@@ -154,7 +162,7 @@ def validate(
     """
     record = _Record(run)
     base = candidate.base_test_files
-    selected = narrow_selection(candidate)
+    selected = narrow_selection(candidate, beside)
     whole_suite = False
     first: ArmRun | None = None
 
