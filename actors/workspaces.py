@@ -104,15 +104,23 @@ def export_pack(source_git: Path, tree: str) -> bytes:
 def import_pack(pack: bytes, directory: Path) -> Path:
     """A bare repository at ``directory`` that holds the objects of ``pack`` and nothing else.
 
-    It has no reference, no remote and no alternate. Raises WorkspaceError where the pack is damaged
-    or thin, or ``directory`` exists.
+    It has no reference, no remote and no alternate, and appears complete or not at all: who is
+    killed in the middle leaves nothing under this name. Raises WorkspaceError where the pack is
+    damaged or thin, or ``directory`` exists.
     """
-    _new_repository(directory, bare=True)
-    try:
-        Git(directory).run("index-pack", "--stdin", stdin=pack)
-    except GitError as error:
-        remove_tree(directory)
-        raise WorkspaceError(f"not a complete packfile: {error}") from None
+    if directory.exists():
+        raise WorkspaceError(f"{directory} exists already")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{directory.name[:12]}-", dir=directory.parent
+    ) as near:
+        building = Path(near) / "store"
+        _new_repository(building, bare=True)
+        try:
+            Git(building).run("index-pack", "--stdin", stdin=pack)
+        except GitError as error:
+            raise WorkspaceError(f"not a complete packfile: {error}") from None
+        os.rename(building, directory)
     return directory
 
 
