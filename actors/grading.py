@@ -2,8 +2,8 @@
 
 A verdict is two processes with two nonces that must agree. Every frozen id needs an explicit pass.
 What only the candidate can have caused (it ends the interpreter, it answers differently each time)
-is a failure; what the machine caused (no sandbox, no workspace) is tried again and then reported as
-infrastructure, which never depends on success.
+is a failure; what the machine caused (no sandbox, no workspace) was tried again by ``run_tests``
+and is then reported as infrastructure, which never depends on success.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from actors.frozen_study import FrozenStudy
 from actors.loop import Done, Work
 from actors.sandbox import Sandbox
 from actors.test_execution import TestRun, Verdict, graded_tree, judge
-from actors.testing import changes_of, recorded_environment, run_tests, sandbox_of
+from actors.testing import changes_of, not_made, recorded_environment, run_tests, sandbox_of
 from ledger.errors import Refused
 from ledger.log import NewEvent, decode
 from schemas.commands import AdvanceCell, CheckGold, ContinueStudy, GradeCell, RunPublicTests
@@ -29,7 +29,6 @@ from schemas.overlay import Changes, decode_changes
 from schemas.task import Task
 
 HASH_SEEDS = (0, 1)
-MACHINE_ATTEMPTS = 3
 PUBLIC_TEXT_BYTES = 4_000
 FAILURES_SHOWN = 20
 
@@ -135,17 +134,12 @@ class Grader:
         self, work: Work, task: Task, overlays: tuple[Changes, ...], diff: bytes
     ) -> tuple[Verdict, tuple[GradingRun, ...]]:
         fail_to_pass, pass_to_pass = self._frozen_ids(work, task)
-        for attempt in range(MACHINE_ATTEMPTS):
-            first, second = (
-                self._run(work, task, overlays, task.grading_test_files, seed)
-                for seed in HASH_SEEDS
-            )
-            verdict = judge(fail_to_pass, pass_to_pass, first, second, diff=diff)
-            if not (_machine_failed(first) or _machine_failed(second)):
-                break
-            if attempt + 1 == MACHINE_ATTEMPTS:
-                return verdict, (self._recorded(work, first), self._recorded(work, second))
-        if verdict.verdict == "infrastructure":
+        first, second = (
+            self._run(work, task, overlays, task.grading_test_files, seed) for seed in HASH_SEEDS
+        )
+        verdict = judge(fail_to_pass, pass_to_pass, first, second, diff=diff)
+        machine_failed = not_made(first) or not_made(second)
+        if verdict.verdict == "infrastructure" and not machine_failed:
             # The tests ran; what they did not say, the candidate's code prevented. Absent = failed.
             verdict = _as_failure(verdict)
         return verdict, (self._recorded(work, first), self._recorded(work, second))
@@ -212,11 +206,6 @@ class Grader:
         classify = self._frozen.base(task).classifier.classify
         closed = ("test", "infrastructure", "dependency")
         return lambda path: path in protected or classify(path) in closed
-
-
-def _machine_failed(run: TestRun) -> bool:
-    """The run could not be made at all: nothing that a candidate could cause."""
-    return run.verdict == "infrastructure" and run.exit_status is None and run.signal is None
 
 
 def _as_failure(verdict: Verdict) -> Verdict:

@@ -4,6 +4,7 @@ What the miner validates with and the grader grades with is the same code in the
 sandbox and the same environment.
 """
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from schemas.events.mining import EnvironmentBuilt, SandboxProbed
 from schemas.identifiers import repository_stream
 from schemas.overlay import Changes, WrittenFile
 from schemas.task import EnvironmentInputs, Overlay
+
+MACHINE_ATTEMPTS = 3
+"""How often a run is started when it could not be made or was killed from outside."""
 
 
 def changes_of(overlay: Overlay, artifacts: Artifacts) -> Changes:
@@ -120,15 +124,30 @@ def run_tests(
     time_limit_ns: int,
     scratch: Path,
 ) -> TestRun:
-    """One run with a fresh, unguessable nonce."""
-    return execute(
-        sandbox=sandbox,
-        environment=environment,
-        template=template,
-        overlays=overlays,
-        tests=tests,
-        hash_seed=hash_seed,
-        nonce=salt().hex(),
-        limits=Limits(wall_s=time_limit_ns / 1e9),
-        scratch=scratch,
-    )
+    """One run with a fresh, unguessable nonce.
+
+    What the machine did to a run (no sandbox, no workspace, a kill by the memory killer or by a
+    person) says nothing about the code under test, so it is made again. Code that kills itself
+    looks the same from here; it will do so each time, and then the last run is returned.
+    """
+    for _ in range(MACHINE_ATTEMPTS):
+        run = execute(
+            sandbox=sandbox,
+            environment=environment,
+            template=template,
+            overlays=overlays,
+            tests=tests,
+            hash_seed=hash_seed,
+            nonce=salt().hex(),
+            limits=Limits(wall_s=time_limit_ns / 1e9),
+            scratch=scratch,
+        )
+        killed = run.verdict == "infrastructure" and run.signal == signal.SIGKILL
+        if not (not_made(run) or killed):
+            break
+    return run
+
+
+def not_made(run: TestRun) -> bool:
+    """True for a run that could not be made at all: nothing that code under test could cause."""
+    return run.verdict == "infrastructure" and run.exit_status is None and run.signal is None

@@ -147,6 +147,10 @@ class Progress:
             case RunStarted():
                 self.runs += 1
                 self.stopped = ""
+                # A gold check that failed stopped the run at its start: it is made again.
+                failed = [key for key, passed in self.gold.items() if not passed and key[1] == 0]
+                for key in failed:
+                    del self.gold[key]
             case RunStopped():
                 self.stopped = event.reason
             case StudyCompleted():
