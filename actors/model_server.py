@@ -24,11 +24,12 @@ from actors.servers.contract import (
 )
 from actors.servers.contract import Evidence as RawEvidence
 from ledger.errors import PreflightMismatch, SafetyStop
-from ledger.log import NewEvent
+from ledger.log import Fact, NewEvent
 from projections.fold import fold
 from projections.residency import Residency
 from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
 from schemas.events.cell import (
+    CellStarted,
     FailureKind,
     TurnAbandoned,
     TurnAnswered,
@@ -64,6 +65,8 @@ EMITS = (
     TurnFailed,
     TurnAbandoned,
 )
+
+ENDS_OF_AN_ATTEMPT = (TurnAnswered, TurnFailed, TurnAbandoned)
 
 
 class ModelServerActor:
@@ -221,34 +224,20 @@ class ModelServerActor:
     # ---- turns -------------------------------------------------------------------------------
 
     def ask_model(self, work: Work) -> Done:
-        """Send one turn. Recorded before it is sent; sent again only as a recorded attempt."""
+        """Send one turn. Recorded before it is sent; sent again only as a recorded attempt.
+
+        Attempts are those of the turn, whoever made them: the command may be the second one for
+        it, where the first was refused because something was not as frozen.
+        """
         command: AskModel = work.command
         stream = parse_cell_id(command.cell).stream
-        facts = work.facts(stream)
-        started = [
-            fact.event
-            for fact in facts
-            if isinstance(fact.event, TurnStarted)
-            and fact.event.turn == command.turn
-            and fact.cause == work.command_id
-        ]
-        closed = {
-            fact.event.attempt
-            for fact in facts
-            if isinstance(fact.event, TurnAnswered | TurnFailed | TurnAbandoned)
-            and fact.event.turn == command.turn
-            and fact.cause == work.command_id
-        }
-        retried = any(
-            isinstance(fact.event, TurnFailed) and fact.event.retry
-            for fact in facts
-            if fact.cause == work.command_id
-        )
-        try:
-            self._reconcile(work)
-        except ModelServerError as error:
-            raise self._mismatch(work, command.model, error) from error
-        instance = self._residency(work).instance
+        facts = _of_this_attempt(work.facts(stream), command.turn)
+        started = [fact.event for fact in facts if isinstance(fact.event, TurnStarted)]
+        ended = [fact.event for fact in facts if isinstance(fact.event, ENDS_OF_AN_ATTEMPT)]
+        if any(isinstance(end, TurnAnswered) or _is_final(end) for end in ended):
+            return Done()  # the command that ended the turn has requested what follows
+        retried = any(isinstance(end, TurnFailed) for end in ended)
+        closed = {end.attempt for end in ended}
         abandoned = [
             NewEvent(
                 stream,
@@ -261,20 +250,20 @@ class ModelServerActor:
             for turn in started
             if turn.attempt not in closed
         ]
-        if not instance:
-            # The server was restarted in the middle of the cell: load again, then ask again.
-            if abandoned:
-                work.commit(abandoned)
-                abandoned = []
-            try:
-                self._load(work, self._study.model(command.model))
-            except ModelServerError as error:
-                raise self._mismatch(work, command.model, error) from error
-            instance = self._residency(work).instance
-
         request = msgspec.json.decode(work.artifacts.get(command.request), type=ModelRequest)
         attempt = len(started)
         while True:
+            try:
+                self._reconcile(work)
+                if not self._residency(work).instance:
+                    # The server was restarted in the middle of the cell: load again, then ask.
+                    if abandoned:
+                        work.commit(abandoned)
+                        abandoned = []
+                    self._load(work, self._study.model(command.model))
+            except ModelServerError as error:
+                raise self._mismatch(work, command.model, error) from error
+            instance = self._residency(work).instance
             begin = TurnStarted(
                 turn=command.turn, attempt=attempt, request=command.request, instance=instance
             )
@@ -283,6 +272,8 @@ class ModelServerActor:
             try:
                 answer, waits = self._chat(instance, request)
             except ChatError as error:
+                # The server may be gone: whatever is done next begins with a look at it.
+                self._residency_known = False
                 retry = isinstance(error, TransportFailure) and not retried
                 raw = b"".join(piece.content for piece in error.evidence)
                 failed = TurnFailed(
@@ -332,6 +323,21 @@ class ModelServerActor:
             Evidence(label=piece.label, content=work.artifacts.put(piece.content, JSON))
             for piece in evidence
         )
+
+
+def _of_this_attempt(facts: Sequence[Fact], turn: int) -> list[Fact]:
+    """What the log holds of one turn, in the cell's attempt that is going on."""
+    found: list[Fact] = []
+    for fact in facts:
+        if isinstance(fact.event, CellStarted):
+            found = []
+        elif isinstance(fact.event, (TurnStarted, *ENDS_OF_AN_ATTEMPT)) and fact.event.turn == turn:
+            found.append(fact)
+    return found
+
+
+def _is_final(end: TurnAnswered | TurnFailed | TurnAbandoned) -> bool:
+    return isinstance(end, TurnFailed) and not end.retry
 
 
 def _answered(work: Work, turn: int, attempt: int, answer: ChatAnswer, waits: int) -> TurnAnswered:
