@@ -18,7 +18,7 @@ import structlog
 
 from actors.wakeup import Waiter, wake
 from ledger.artifacts import Artifacts
-from ledger.errors import Integrity, LeaseLost, LedgerError, Refused
+from ledger.errors import Integrity, LeaseLost, LedgerError, Refused, of_the_machine
 from ledger.log import Batch, Claim, EventLog, Fact, NewEvent, StoredRecord, decode
 from ledger.study_directory import StudyDirectory
 from schemas.base import Event
@@ -130,25 +130,33 @@ def perform(context: Context, claim: Claim, handlers: Handlers) -> None:
     """Carry out one claimed command to its terminal record.
 
     A LedgerError of the handler becomes ``command.refused`` and is raised again, so that the
-    program ends with the error's status; LeaseLost writes nothing. Any other exception is a fault
-    of ours: nothing is recorded, the lease runs out, and the command is done again.
+    program ends with the error's status; so does a condition of the machine (a full disk).
+    LeaseLost writes nothing. Any other exception is a fault of ours: nothing is recorded, the lease
+    runs out, and the command is done again.
     """
     work = _open(context, claim)
     try:
-        done = handlers[type(work.command)](work)
+        done = _handle(handlers[type(work.command)], work)
     except LeaseLost:
         raise
     except LedgerError as error:
-        _finish(
-            work,
-            CommandRefused(
-                command=work.command_id, reason=str(error), exit_status=error.exit_status
-            ),
-            Done(),
+        refused = CommandRefused(
+            command=work.command_id, reason=str(error), exit_status=error.exit_status
         )
+        _finish(work, refused, Done())
         raise
     _finish(work, CommandCompleted(command=work.command_id), done)
     wake(context.directory.sockets, {ROLE_OF[type(command)] for command in done.requests})
+
+
+def _handle(handler: Handler, work: Work) -> Done:
+    try:
+        return handler(work)
+    except OSError as error:
+        condition = of_the_machine(error)
+        if condition is None:
+            raise
+        raise condition from error
 
 
 def _open(context: Context, claim: Claim) -> Work:
@@ -196,15 +204,15 @@ def carry_out(context: Context, command: Command, handlers: Handlers) -> str:
     """Request a command and carry it out in this process; returns its id.
 
     For the command line. One program at a time works in a role this way; so a command of the role
-    that is still pending was given to a program that no longer exists, and is abandoned first.
+    that is still pending was given to a program that no longer exists, and is abandoned first,
+    whether its lease has run out or not.
     """
     role = ROLE_OF[type(command)]
     busy = f"another program works on commands of the role {role} here; wait until it has ended"
     with context.directory.exclusive(f"role-{role}", busy):
-        while (stale := context.log.claim([role], LEASE_SECONDS)) is not None:
-            work = _open(context, stale)
-            reason = "the program that was given it ended before it was carried out"
-            _finish(work, CommandAbandoned(command=work.command_id, reason=reason), Done())
+        abandon_pending(
+            context, [role], "the program that was given it ended before it was carried out"
+        )
         command_id = request(context, command)
         claim = context.log.claim([role], LEASE_SECONDS)
         if claim is None or claim.lease.command != command_id:
@@ -212,6 +220,26 @@ def carry_out(context: Context, command: Command, handlers: Handlers) -> str:
         with Heartbeat(context.log, claim):
             perform(context, claim, handlers)
         return command_id
+
+
+def abandon_pending(context: Context, roles: Sequence[Role], reason: str) -> None:
+    """End every pending command of these roles. The caller has proven that nobody works on one."""
+    for role in roles:
+        for stored in context.log.read_stream(role_stream(role)):
+            command = stored.envelope().id
+            stream = command_stream(command)
+            if context.log.stream_version(stream) == 0:
+                abandoned = CommandAbandoned(command=command, reason=reason)
+                context.log.append(
+                    Batch(
+                        events=[NewEvent(stream, abandoned)],
+                        actor=role,
+                        run=context.run,
+                        cause=command,
+                        first_index=len(context.log.caused_by(command)),
+                        expected={stream: 0},
+                    )
+                )
 
 
 class Heartbeat:

@@ -3,11 +3,10 @@
 Every worker is a process of its own, started by exec of the worker command, with a pipe on its
 standard input: when the supervisor dies, however it dies, the pipe closes and the worker ends.
 A worker that was killed takes the whole set with it, and the set is started again: what had been
-started and not finished stands in the log. The same happens to a set whose supervisor was killed,
-at the next ``ledger run``.
+started and not finished stands in the log. A helper (the stand-in server of a rehearsal) is watched
+in the same way. The same happens to a set whose supervisor was killed, at the next ``ledger run``.
 """
 
-import signal
 import subprocess
 import sys
 import time
@@ -16,25 +15,34 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.loop import Context
+from actors.loop import Context, request
 from ledger.checkpoint import CHECKPOINT_INTERVAL
 from ledger.errors import LedgerError, Refused, Unfinished
 from ledger.log import decode
 from projections.fold import Follower
+from projections.pending_commands import PendingCommands
 from projections.progress import Progress
+from schemas.commands import ContinueStudy, Role
 from schemas.events.command import CommandRefused
 
 MAX_RESTARTS = 5
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 0.2
+SET_ROLES: tuple[Role, ...] = ("scheduler", "model_server", "cell", "test_run", "grader")
+"""What the set of one machine works on. A study is over when nothing of it is pending."""
 
 
 @dataclass
 class Worker:
-    """One child process: a worker of some roles."""
+    """One child process: a worker of some roles.
+
+    A ``helper`` holds no lease: it is watched like a worker, but ended by the set's stack, when
+    nobody needs it any more.
+    """
 
     name: str
     process: "subprocess.Popen[bytes]"
+    helper: bool = False
 
 
 Launch = Callable[[ExitStack], Sequence[Worker]]
@@ -53,17 +61,19 @@ class Supervisor:
     restarts: int = 0
     _workers: Sequence[Worker] = ()
     _set: ExitStack = field(default_factory=ExitStack)
+    _begun_at: int = 0
+    """Seq of the first record that the present set can have written."""
 
     def run(self) -> None:
         """Return when the study is complete.
 
         Raises what a worker refused (with its status), Unfinished when workers keep dying, and
-        KeyboardInterrupt on Ctrl-C or a termination signal. The workers have ended in every case.
+        KeyboardInterrupt when it is interrupted. The workers have ended in every case.
         """
         progress = Progress(self.context.artifacts.get)
-        follower = Follower(self.context.log, progress)
+        commands = PendingCommands()
+        follower = Follower(self.context.log, progress, commands)
         signed = 0
-        previous = signal.signal(signal.SIGTERM, _interrupt)
         try:
             self._start()
             while True:
@@ -72,24 +82,28 @@ class Supervisor:
                 if follower.position - signed >= CHECKPOINT_INTERVAL:
                     self.sign()
                     signed = follower.position
-                if progress.completed:
+                if progress.completed and not commands.of_roles(SET_ROLES):
                     return
                 dead = [worker for worker in self._workers if worker.process.poll() is not None]
                 if dead:
                     self._settle(dead)
                 time.sleep(LOOK_SECONDS)
         finally:
-            signal.signal(signal.SIGTERM, previous)
             self._stop()
 
     def _start(self) -> None:
         prove_no_worker(self.context)
+        head = self.context.log.head()
+        self._begun_at = 0 if head is None else head.seq + 1
         self._workers = self.launch(self._set)
 
     def _settle(self, dead: Sequence[Worker]) -> None:
-        """A worker ended. By a signal: start the set again. By a refusal: raise it."""
+        """Somebody ended. A worker by a refusal: raise it. By a signal: start the set again.
+
+        Without its helper a worker may refuse what it would do with it, so that is not asked then.
+        """
         refusal = self._last_refusal()
-        if refusal is not None:
+        if refusal is not None and not any(worker.helper for worker in dead):
             raise refusal
         self.restarts += 1
         names = ", ".join(f"{worker.name} (status {worker.process.returncode})" for worker in dead)
@@ -99,11 +113,13 @@ class Supervisor:
             )
         self._stop()
         self._start()
+        # A refused command has no successor; asked twice, the scheduler requests nothing twice.
+        request(self.context, ContinueStudy())
 
     def _last_refusal(self) -> LedgerError | None:
-        """The error with which a worker's command was refused in this run, if one was."""
+        """The error with which a command of the present set was refused, if one was."""
         last = None
-        for stored in self.context.log.read():
+        for stored in self.context.log.read(self._begun_at):
             envelope = stored.envelope()
             if envelope.run == self.context.run and envelope.type == CommandRefused.TYPE:
                 last = decode(stored).event
@@ -114,11 +130,12 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Ask every worker to end, then insist. Nothing is lost: leases are released later."""
-        for worker in self._workers:
+        workers = [worker for worker in self._workers if not worker.helper]
+        for worker in workers:
             if worker.process.poll() is None:
                 worker.process.terminate()
         deadline = time.monotonic() + STOP_SECONDS
-        for worker in self._workers:
+        for worker in workers:
             try:
                 worker.process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -164,7 +181,3 @@ def prove_no_worker(context: Context) -> None:
             context.log.release_all()
     except Refused:
         return
-
-
-def _interrupt(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt

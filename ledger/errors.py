@@ -15,9 +15,11 @@
       ThresholdMissed      exit 8    a frozen threshold is missed
 
 Each message says what to do next. The command line prints the message and leaves with the status;
-anything that is not a LedgerError is a fault of ours and shows a traceback.
+anything that is not a LedgerError is a fault of ours and shows a traceback. The one exception is a
+condition of the machine (``of_the_machine``) that can arise at every file that is touched.
 """
 
+import errno
 from typing import ClassVar
 
 
@@ -71,3 +73,30 @@ class SafetyStop(LedgerError):
 
 class ThresholdMissed(LedgerError):
     exit_status = 8
+
+
+_CONDITIONS_OF_THE_MACHINE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENAMETOOLONG,
+}
+
+
+def of_the_machine(error: OSError) -> Unfinished | None:
+    """What to tell the user where the disk is full, something is read-only or may not be read, and
+    the like; None for every other error of the operating system, which we should have foreseen."""
+    if error.errno not in _CONDITIONS_OF_THE_MACHINE:
+        return None
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return Unfinished(
+        f"{where}{error.strerror}; look at the free space and at the permissions, then run the "
+        "command again: it goes on"
+    )

@@ -15,10 +15,11 @@ from actors.rehearsal.simulated_agent import Brief
 from actors.rehearsal.stand_in_lms import write_lms_wrapper
 from actors.rehearsal.stand_in_server import TOKEN_HEADER
 from actors.rehearsal.stand_in_state import CATALOGUE
+from ledger.errors import Unfinished
 from schemas.study import Rehearsal
 
 
-class StandInError(RuntimeError):
+class StandInError(Unfinished):
     """The stand-in does not start, or refuses an order; the message is its own."""
 
 
@@ -89,13 +90,18 @@ class StandInProcess:
         command += ["--port", str(port), "--token-file", str(token_file)]
         command += ["--catalogue", str(catalogue), "--log", str(directory / "stand_in.jsonl")]
         command += ["--simulated-study"] if simulated_study else []
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._process.stdout is not None
-        ready = self._process.stdout.readline()
-        if not ready:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for who started it and will close it in order
+        )
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline()
+        if not ready.endswith(b"\n"):
             self._end()
             raise StandInError(
-                f"the stand-in did not start (exit status {self._process.returncode}); its "
+                f"the stand-in did not start (exit status {self.process.returncode}); its "
                 f"message is above, and port {port or 'any'} may be taken"
             )
         self.port = int(msgspec.json.decode(ready)["port"])
@@ -105,21 +111,21 @@ class StandInProcess:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self.process.pid
 
     def close(self) -> None:
         self.admin.close()
         self._end()
 
     def _end(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
         try:
-            self._process.wait(timeout=10)
+            self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
 
     def __enter__(self) -> "StandInProcess":
         return self

@@ -6,12 +6,13 @@ client and ``ledger --help`` loads nothing.
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 import click
 
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, of_the_machine
 
 COMMANDS = {
     "init": "Make a new study directory with a study.toml to edit",
@@ -77,14 +78,14 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its documented exit status.
 
-    A LedgerError is a message for the user; anything else is our fault and shows a traceback.
+    A LedgerError is a message for the user, a full disk or a closed folder likewise; anything else
+    is our fault and shows a traceback. A termination signal is treated as Ctrl-C.
     """
+    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         result = cli.main(arguments, prog_name="ledger", standalone_mode=False)
         status = result if isinstance(result, int) else 0
-    except click.exceptions.Abort:
-        status = 130
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         print("interrupted; nothing is lost, the same command goes on", file=sys.stderr)
         status = 130
     except click.ClickException as error:
@@ -97,4 +98,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output went away (`| head`): nothing to say, and no traceback at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except OSError as error:
+        condition = of_the_machine(error)
+        if condition is None:
+            raise
+        print(f"ledger: {condition}", file=sys.stderr)
+        status = condition.exit_status
+    finally:
+        signal.signal(signal.SIGTERM, previous)
     sys.exit(status)
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt

@@ -3,16 +3,17 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from actors.loop import Context, carry_out
-from actors.supervisor import Supervisor, Worker, prove_no_worker, start_worker
+from actors.loop import Context, abandon_pending, carry_out
+from actors.supervisor import SET_ROLES, Supervisor, Worker, prove_no_worker, start_worker
 from ledger.checkpoint import Checkpointer
 from ledger.cli.options import json_option, print_json, study_option, writing
-from ledger.errors import LedgerError, SafetyStop
+from ledger.errors import LedgerError, SafetyStop, Unfinished
 from projections.progress import Progress
 
 
@@ -65,39 +66,43 @@ def run_study(
     from projections.fold import fold
     from schemas.commands import StartRun, StopRun
 
+    def stop(reason: Literal["complete", "interrupted", "safety", "failed"], detail: str) -> None:
+        carry_out(context, StopRun(reason=reason, detail=detail[:2000]), HANDLERS)
+
     prove_no_worker(context)
     progress = fold(Progress(context.artifacts.get), context.log_facts())
     if progress.completed:
+        if not progress.stopped:  # the run that completed it was killed before it could say so
+            abandon_pending(context, SET_ROLES, "the study is complete")
+            stop("complete", "")
         print("the study is complete already", file=sys.stderr)
         return 0, progress
     carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), HANDLERS)
-    with live_display() as look:
+    try:
+        with live_display() as look:
 
-        def follow(now: Progress) -> None:
-            nonlocal progress
-            progress = now
-            look(now)
+            def follow(now: Progress) -> None:
+                nonlocal progress
+                progress = now
+                look(now)
 
-        count = graders or os.cpu_count() or 1
-        supervisor = Supervisor(
-            context,
-            lambda stack: launch(context, stack, count),
-            follow,
-            lambda: Checkpointer(context.directory).sign(context.log),  # type: ignore[arg-type]
-        )
-        try:
-            supervisor.run()
-        except KeyboardInterrupt:
-            stop = StopRun(reason="interrupted", detail="stopped by Ctrl-C or a termination signal")
-            carry_out(context, stop, HANDLERS)
-            print("stopped in order; `ledger run` goes on from here", file=sys.stderr)
-            return 130, progress
-        except LedgerError as error:
-            safety = isinstance(error, SafetyStop)
-            stop = StopRun(reason="safety" if safety else "failed", detail=str(error)[:2000])
-            carry_out(context, stop, HANDLERS)
-            raise
-    carry_out(context, StopRun(reason="complete", detail=""), HANDLERS)
+            count = graders or os.cpu_count() or 1
+            Supervisor(
+                context,
+                lambda stack: launch(context, stack, count),
+                follow,
+                lambda: Checkpointer(context.directory).sign(context.log),  # type: ignore[arg-type]
+            ).run()
+    except KeyboardInterrupt:
+        stop("interrupted", "stopped by Ctrl-C or a termination signal")
+        print("stopped in order; `ledger run` goes on from here", file=sys.stderr)
+        return 130, progress
+    except LedgerError as error:
+        # A full disk takes no record either: what is wrong is told all the same.
+        with suppress(Unfinished):
+            stop("safety" if isinstance(error, SafetyStop) else "failed", str(error))
+        raise
+    stop("complete", "")
     return 0, progress
 
 
@@ -108,10 +113,13 @@ def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:
     from actors.rehearsal.briefs import start_stand_in
 
     options: list[str] = []
+    helpers: list[Worker] = []
     if FrozenStudy(context).study.server.kind == "stand_in":
         stand_in = stack.enter_context(start_stand_in(context))
         options = ["--server-url", stand_in.base_url, "--lms", stand_in.lms[0]]
+        helpers = [Worker("stand-in", stand_in.process, helper=True)]
     return [
+        *helpers,
         start_worker(context, "scheduler", ["scheduler"]),
         start_worker(context, "model_server", ["model_server"], options),
         start_worker(context, "cell", ["cell"]),

@@ -5,15 +5,14 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import get_args
 
 import click
 
 from actors.loop import Context, Handlers, serve
+from actors.supervisor import SET_ROLES
 from ledger.cli.options import study_option
 from ledger.clock import new_id
 from ledger.errors import LedgerError, Usage
-from schemas.commands import Role
 
 
 @click.command("worker")
@@ -32,14 +31,13 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
     from ledger.study_directory import StudyDirectory
 
     names = [name.strip() for name in roles.split(",") if name.strip()]
-    for name in names:
-        if name not in get_args(Role):
-            raise Usage(f"{name!r} is not a role; roles are {', '.join(get_args(Role))}")
+    for name in names or [""]:
+        if name not in SET_ROLES:
+            raise Usage(f"{name!r} is not a role of a worker; those are {', '.join(SET_ROLES)}")
     stop = threading.Event()
     if supervised:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
-    signal.signal(signal.SIGTERM, _stop_now)
     directory = StudyDirectory(study)
     with directory.shared("workers"), writing_log(directory) as log:
         context = Context(log, Artifacts(directory.artifacts), directory, supervised or new_id())
@@ -108,7 +106,3 @@ def _end_with_supervisor() -> None:
     while os.read(0, 4096):
         pass
     os._exit(0)
-
-
-def _stop_now(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
