@@ -4,10 +4,10 @@ Three arms: A base, B base + hidden tests, C base + hidden tests + gold. The run
 everything here is a function of arm results: the same results give the same split anywhere.
 
 **What is run.** The test files in the folders of those that the hidden patch changes: the changed
-ones alone may hold no test that the change leaves as it is (a study may choose them alone). When the whole suite below the test
-roots needs no more than :data:`WHOLE_SUITE_NS` at the base, every arm runs all of it, so that
-pass-to-pass tests guard the whole package. The suite of a big repository would take longer than the
-study.
+ones alone may hold no test that the change leaves as it is (a study may choose them alone). When
+the whole suite below the test roots needs no more than :data:`WHOLE_SUITE_NS` at the base, every
+arm runs all of it, so that pass-to-pass tests guard the whole package. The suite of a big
+repository would take longer than the study.
 """
 
 from collections import Counter
