@@ -5,6 +5,7 @@ follow those too, so the one list of fields whose content names more stands here
 (``CONTENT_THAT_NAMES``). The fields are found from the types: a new event needs nothing here.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -26,37 +27,31 @@ CONTENT_THAT_NAMES: dict[tuple[type, str], Any] = {
 def named_artifacts(event: Event) -> list[tuple[ArtifactRef, Any]]:
     """Every artifact in the fields of an event, with the type of its content where that names
     more artifacts (else None), in field order."""
-    found: list[tuple[ArtifactRef, Any]] = []
-    _collect_fields(event, found)
-    return found
+    return [
+        (ref, content_type)
+        for name, content_type, _ in fields_with_artifacts(type(event))
+        for ref in artifacts_in(getattr(event, name))
+    ]
 
 
 def artifacts_in_content(content: bytes, content_type: Any) -> list[ArtifactRef]:
     """The artifacts that an artifact names. Raises ValueError when it is not of that type."""
-    found: list[tuple[ArtifactRef, Any]] = []
-    _collect(msgspec.json.decode(content, type=content_type), None, found)
-    return [ref for ref, _ in found]
+    return list(artifacts_in(msgspec.json.decode(content, type=content_type)))
 
 
-def _collect(value: Any, content_type: Any, found: list[tuple[ArtifactRef, Any]]) -> None:
+def artifacts_in(value: Any) -> Iterator[ArtifactRef]:
+    """Every artifact in a value of a field: itself, or inside structs, tuples and dictionaries."""
     if isinstance(value, ArtifactRef):
-        found.append((value, content_type))
+        yield value
     elif isinstance(value, msgspec.Struct):
-        _collect_fields(value, found)
+        for name, _, _ in fields_with_artifacts(type(value)):
+            yield from artifacts_in(getattr(value, name))
     elif isinstance(value, dict):
         for item in value.values():
-            _collect(item, content_type, found)
+            yield from artifacts_in(item)
     elif isinstance(value, tuple | list):
         for item in value:
-            _collect(item, content_type, found)
-
-
-def _collect_fields(value: msgspec.Struct, found: list[tuple[ArtifactRef, Any]]) -> None:
-    for name, content_type, directly in fields_with_artifacts(value.__class__):
-        if directly:
-            found.append((getattr(value, name), content_type))
-        else:
-            _collect(getattr(value, name), content_type, found)
+            yield from artifacts_in(item)
 
 
 @cache

@@ -20,11 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 from ledger.artifacts import MAX_BYTES
 from ledger.codec import is_canonical
 from ledger.merkle import Frontier
-from ledger.named_artifacts import (
-    artifacts_in_content,
-    fields_with_artifacts,
-    named_artifacts,
-)
+from ledger.named_artifacts import artifacts_in, artifacts_in_content, fields_with_artifacts
 from ledger.record_sources import RecordSource, SqliteRecords, Stretch
 from ledger.unconstrained_types import unconstrained
 from schemas.base import ArtifactRef, Event
@@ -252,7 +248,7 @@ class Links:
         for seq, fields, leaf in zip(page.seqs, page.fields, page.leaves, strict=True):
             if seq <= self.seq:
                 continue  # a repeated position has no place in the chain
-            if seq == self.seq + 1 and fields is not None and fields.prev != self.leaf:
+            if fields is not None and fields.prev != self.leaf and seq == self.seq + 1:
                 yield Finding("LINK", seq, self.leaf, shown(fields.prev))
             self.seq = seq
             self.leaf = leaf.hex()
@@ -351,15 +347,25 @@ class NamedArtifacts:
         self.folder = subject.artifacts
         self.known: dict[str, int] = {}
         """Length by digest of what was looked at."""
+        self.plans: dict[type[Event], tuple[tuple[str, Any, bool], ...]] = {}
 
     def look_at(self, page: Page) -> Iterator[Finding]:
         if self.folder is None:
             return
-        known = self.known
+        known, plans = self.known, self.plans
         for seq, event in zip(page.seqs, page.events, strict=True):
-            if event is not None and fields_with_artifacts(event.__class__):
-                for ref, content_type in named_artifacts(event):
+            if event is None:
+                continue
+            plan = plans.get(event.__class__)
+            if plan is None:
+                plan = plans[event.__class__] = fields_with_artifacts(event.__class__)
+            for name, content_type, directly in plan:
+                if directly:
+                    ref = getattr(event, name)
                     if known.get(ref.digest) != ref.length:
+                        yield from self._check(seq, ref, content_type)
+                else:
+                    for ref in artifacts_in(getattr(event, name)):
                         yield from self._check(seq, ref, content_type)
 
     def _check(self, seq: int, ref: ArtifactRef, content_type: Any) -> Iterator[Finding]:
