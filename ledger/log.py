@@ -56,7 +56,11 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 def decode(stored: StoredRecord) -> Fact:
     """Raises Integrity for an unknown type or malformed data, naming the seq."""
-    envelope = stored.envelope()
+    return fact_of(stored.envelope())
+
+
+def fact_of(envelope: Envelope) -> Fact:
+    """The second step of decoding, for a reader that chooses by type in between."""
     return Fact(
         envelope.seq,
         envelope.id,

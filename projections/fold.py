@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from ledger.codec import decode_event
-from ledger.log import EventLog, Fact, StoredRecord
+from ledger.log import EventLog, Fact, StoredRecord, fact_of
 from schemas.base import ArtifactRef, Event
 
 ReadArtifact = Callable[[ArtifactRef], bytes]
@@ -86,18 +85,7 @@ class Follower:
         envelope = stored.envelope()
         interested = self._states.get(envelope.type)
         if interested:
-            # As ``ledger.log.decode``, without reading the envelope a second time: most of replay.
-            fact = Fact(
-                envelope.seq,
-                envelope.id,
-                envelope.stream,
-                envelope.version,
-                envelope.at,
-                envelope.actor,
-                envelope.cause,
-                envelope.run,
-                decode_event(envelope),
-            )
+            fact = fact_of(envelope)
             for state in interested:
                 state.apply(fact)
         self.position = stored.seq + 1
