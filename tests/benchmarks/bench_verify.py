@@ -3,8 +3,9 @@
 Run as `python tests/benchmarks/bench_verify.py`. The plain loop is what anyone would write first:
 read seq, record and leaf with `sqlite3`, compute every leaf with `hashlib`, compare it with the
 column and with the link of the record that follows. Verification has every check on: links,
-columns, canonical form, types, stream versions, artifacts, Merkle roots, signatures, and SQLite's
-own integrity check (in a second thread). Memory is that of a process that verifies.
+canonical form, types, stream versions, artifacts, Merkle roots, signatures, and in a second thread
+the columns and SQLite's own integrity check; `main thread` leaves that thread's time out, which a
+second idle processor hides. Memory is that of a process that verifies.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -99,10 +101,10 @@ def plain_loop(database: Path) -> float:
     return time.perf_counter() - begin
 
 
-def whole_verification(directory: StudyDirectory) -> float:
-    begin = time.perf_counter()
+def whole_verification(directory: StudyDirectory, clock: Callable[[], float]) -> float:
+    begin = clock()
     report = verify(directory.root)
-    seconds = time.perf_counter() - begin
+    seconds = clock() - begin
     if report.status != "verified":
         raise SystemExit(str(report.findings or report.assurance))
     return seconds
@@ -133,7 +135,7 @@ def main() -> None:
         for batch, events in CHECKPOINT_BATCHES.items():
             directory = StudyDirectory(Path(name) / f"batch-{batch}")
             create_ledger(directory)
-            appending, checkpointing = append(directory, events, batch)
+            appending, checkpointing = append(directory, min(events, arguments.records), batch)
             shares[batch] = checkpointing / appending
         directory = StudyDirectory(Path(name) / "study")
         create_ledger(directory)
@@ -141,7 +143,8 @@ def main() -> None:
         seconds = interleave(
             {
                 "plain": lambda: plain_loop(directory.ledger),
-                "verify": lambda: whole_verification(directory),
+                "verify": lambda: whole_verification(directory, time.perf_counter),
+                "main thread": lambda: whole_verification(directory, time.thread_time),
             },
             arguments.rounds,
         )
@@ -151,6 +154,7 @@ def main() -> None:
         "records": arguments.records,
         "records_per_second": {key: arguments.records / value for key, value in seconds.items()},
         "verify_of_plain": seconds["plain"] / seconds["verify"],
+        "main_thread_of_plain": seconds["plain"] / seconds["main thread"],
         "memory_mib": memory,
         "checkpoint_share_of_append": shares,
     }
@@ -159,10 +163,11 @@ def main() -> None:
         return
     print(machine)
     for key, value in seconds.items():
-        print(f"{key:>8} {arguments.records / value:>10,.0f} records/s")
+        print(f"{key:>12} {arguments.records / value:>10,.0f} records/s")
     print(
-        f"verify is {result['verify_of_plain']:.2f} of the plain loop (at least "
-        f"{REQUIRED_OF_PLAIN}), {memory:,.0f} MiB (at most {ALLOWED_MEMORY_MIB} for 1,000,000)"
+        f"verify is {seconds['plain'] / seconds['verify']:.2f} of the plain loop (at least "
+        f"{REQUIRED_OF_PLAIN}), its main thread {seconds['plain'] / seconds['main thread']:.2f}; "
+        f"{memory:,.0f} MiB (at most {ALLOWED_MEMORY_MIB} for 1,000,000 records)"
     )
     for batch, share in shares.items():
         print(
