@@ -111,7 +111,7 @@ class Page:
         self.fields: list[Fields | None]
         self.events: list[Event | None]
         self.fields, self.events, whole = _read_whole_page(self.records)
-        if not whole:
+        if not whole or None in self.seqs:
             for place, record in enumerate(self.records):
                 self.fields[place], self.events[place], why = read_record(record)
                 if self.seqs[place] is None:

@@ -834,6 +834,33 @@ EXPORT_ATTACKS: dict[str, ExportAttack] = {
 }
 
 
+@pytest.mark.parametrize(
+    "seq", [b"99999999999999999999999", b"-1", b"9007199254740993", b"1.5", b'"13"', b"null"]
+)
+def test_no_position_in_a_line_breaks_verification(
+    sample: SampleLedger, seq: bytes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "export"
+    export(sample.directory.root, folder)
+    content = (folder / "records.jsonl").read_bytes()
+    (folder / "records.jsonl").write_bytes(content.replace(b'{"seq":13,', b'{"seq":' + seq + b","))
+    report = verify(folder, options=Options(key=str(sample.key), require="self"))
+    assert exit_status(report) == 3
+    assert ("ROOT_MISMATCH", 20) in found(report)
+
+
+@pytest.mark.parametrize("seq", ["'text'", "5.5", "NULL", "x'00'", "12", "4611686018427387904"])
+def test_no_position_in_a_table_breaks_verification(sample: SampleLedger, seq: str) -> None:
+    """A table without rules, and in its column of positions what an attacker likes."""
+    rebuild_table(sample)
+    with sample.connected() as connection:
+        connection.execute(f"UPDATE records SET seq = {seq} WHERE seq = 13")
+    report = verify(sample.directory.root)
+    assert exit_status(report) == 3
+    assert ("SCHEMA_DRIFT", None) in found(report)
+    assert {"SEQ_GAP", "SEQ_DUP", "DB_CORRUPT"} & {finding.code for finding in report.findings}
+
+
 @pytest.mark.parametrize("name", EXPORT_ATTACKS)
 def test_attack_on_an_export(
     sample: SampleLedger, name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
