@@ -34,12 +34,20 @@ class Event(Value):
     """True where the event shows whether a cell succeeded: the inspection gate guards it."""
 
 
+END = r"$(?!\n)"
+"""The end of a text in a pattern. Python's ``$`` alone also stands before a last newline, and what
+is a name or a path here must not have one."""
+
 Digest = Annotated[
     str,
-    Meta(pattern=r"^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal"),
+    Meta(pattern=rf"^[0-9a-f]{{64}}{END}", description="SHA-256 in lower-case hexadecimal"),
 ]
 GitOid = Annotated[
-    str, Meta(pattern=r"^[0-9a-f]{40}$", description="a full git object id (SHA-1 format)")
+    str,
+    Meta(
+        pattern=rf"^[0-9a-f]{{40}}{END}",
+        description="a full git object id: 40 hexadecimal digits in lower case (SHA-1 format)",
+    ),
 ]
 Nanoseconds = Annotated[int, Meta(ge=0, description="duration in nanoseconds")]
 Count = Annotated[int, Meta(ge=0)]

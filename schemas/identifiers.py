@@ -10,19 +10,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from schemas.base import Value
+from schemas.base import END, Value
 
-_IDENTIFIER = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+_PATTERN = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,63}}{END}"
 IDENTIFIER_RULE = "1 to 64 characters of A-Z a-z 0-9 . _ - and the first one a letter or a digit"
 
-Identifier = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description=IDENTIFIER_RULE)
-]
+Identifier = Annotated[str, Meta(pattern=_PATTERN, description=IDENTIFIER_RULE)]
 
 
 def check_identifier(text: str, what: str) -> str:
     """Return ``text`` unchanged, or raise ValueError naming ``what`` and the rule it breaks."""
-    if unicodedata.normalize("NFC", text) != text or not _IDENTIFIER.match(text):
+    if unicodedata.normalize("NFC", text) != text or not re.match(_PATTERN, text):
         raise ValueError(f"{what} {text!r} is not an identifier: {IDENTIFIER_RULE}")
     return text
 

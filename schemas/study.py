@@ -5,20 +5,38 @@ special-cased in code. ``parse_study`` turns bytes into a checked :class:`Study`
 :class:`StudyError` with a message that names the key and what is allowed there.
 """
 
+import datetime
 import difflib
+import json
 import re
 import tomllib
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from schemas.base import Digest, GitOid, Value
+from schemas.base import END, Digest, GitOid, Value
 from schemas.identifiers import Identifier
 
 Positive = Annotated[int, Meta(ge=1)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
-Date = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="a day as YYYY-MM-DD, UTC")]
+Seconds = Annotated[int, Meta(ge=1, le=7 * 24 * 3600)]
+Date = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{END}",
+        description='a day as "YYYY-MM-DD" in quotes, UTC',
+    ),
+]
+
+Fallback = Annotated[
+    str,
+    Meta(pattern=rf"^(head|without [A-Za-z0-9._-]+){END}", description="`head` or `without NAME`"),
+]
+
+MAX_INTEGER = (1 << 63) - 1
+MAX_PORT = 65_535
 
 
 class StudyError(ValueError):
@@ -31,8 +49,12 @@ class Platform(Value):
 
     goos: Literal["linux", "darwin", "windows"] = "linux"
     goarch: Literal["amd64", "arm64"] = "amd64"
-    python: Annotated[str, Meta(pattern=r"^3\.\d{1,2}$")] = "3.11"
-    go: Annotated[str, Meta(pattern=r"^1\.\d{1,2}$")] = "1.24"
+    python: Annotated[
+        str, Meta(pattern=rf"^3\.[0-9]{{1,2}}{END}", description='a version like "3.11"')
+    ] = "3.11"
+    go: Annotated[
+        str, Meta(pattern=rf"^1\.[0-9]{{1,2}}{END}", description='a version like "1.24"')
+    ] = "1.24"
 
 
 class Layout(Value):
@@ -64,7 +86,7 @@ class Repository(Value):
     layout: Layout = Layout()
     tasks: Annotated[int, Meta(ge=1, description="how many valid tasks are selected")] = 20
     fallback_requirements: Annotated[
-        tuple[str, ...],
+        tuple[Fallback, ...],
         Meta(
             description="declared fall-backs of the environment, tried in order: `head` builds "
             "with the head's requirement files, `without NAME` lifts one pin"
@@ -89,6 +111,7 @@ class TaskRules(Value):
         int,
         Meta(
             ge=0,
+            le=24 * 3600,
             description="pass-to-pass tests are the whole suite where it runs at the base within "
             "so many seconds, else a part of it; 0: always a part",
         ),
@@ -156,13 +179,19 @@ class Server(Value):
         Literal["lmstudio", "stand_in"],
         Meta(description="`stand_in` starts the simulated LM Studio; only with simulated = true"),
     ] = "lmstudio"
-    url: str = "http://127.0.0.1:1234"
+    url: Annotated[
+        str,
+        Meta(
+            pattern=rf"^http://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{{1,5}}{END}",
+            description='host and port, like "http://127.0.0.1:1234"',
+        ),
+    ] = "http://127.0.0.1:1234"
     lms: Annotated[str, Meta(description="the LM Studio command line tool")] = "lms"
     first_token_s: Annotated[
-        int, Meta(ge=1, description="seconds without a first token until the turn timed out")
+        Seconds, Meta(description="seconds without a first token until the turn timed out")
     ] = 900
     progress_s: Annotated[
-        int, Meta(ge=1, description="seconds without progress after that until it timed out")
+        Seconds, Meta(description="seconds without progress after that until it timed out")
     ] = 120
 
 
@@ -284,15 +313,22 @@ def parse_study(content: bytes, name: str = "study.toml") -> Study:
     allowed there.
     """
     try:
-        document = tomllib.loads(content.decode("utf-8"))
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise StudyError(f"{name}: not UTF-8 text (byte {error.start})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    if text.startswith("\ufeff"):
+        raise StudyError(f"{name}: begins with a byte order mark; save it as UTF-8 without one")
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
         raise StudyError(f"{name}: not valid TOML: {error}") from None
     try:
         study = msgspec.convert(document, Study)
     except msgspec.ValidationError as error:
         raise StudyError(f"{name}: {_explain(error, document)}") from None
+    for key, number in _integers(document):
+        if abs(number) > MAX_INTEGER:
+            raise StudyError(f"{name}: `{key}`: no number here is larger than {MAX_INTEGER}")
     _check_references(study, name)
     return study
 
@@ -315,7 +351,26 @@ def _explain(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
         where = f"{path}.{missing.group(1)}" if path else missing.group(1)
         return f"`{where}` is missing"
     got = f" (it is {_value_at(document, path)!r:.80})" if path else ""
+    annotation = _annotation_at(path)
+    if message.startswith("Invalid enum value"):
+        allowed = [json.dumps(value) for value in _literals_in(annotation)]
+        return f"`{path}`: allowed: {', '.join(allowed)}{got}"
+    rule = _rule_in(annotation)
+    if rule and message.startswith("Expected `str`"):
+        return f"`{path}`: allowed: {rule}{got}"
     return f"`{path or 'the file'}`: {message[0].lower()}{message[1:]}{got}"
+
+
+def _integers(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number of a document with its key."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _integers(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _integers(inner, f"{path}[{index}]")
+    elif isinstance(value, int):
+        yield path, value
 
 
 def _value_at(document: Any, path: str) -> Any:
@@ -327,17 +382,35 @@ def _value_at(document: Any, path: str) -> Any:
     return document
 
 
-def _fields_at(path: str) -> list[str]:
-    """Names that the struct at ``path`` (``models[0].generation``) allows, in declared order."""
-    struct: type[msgspec.Struct] = Study
+def _annotation_at(path: str) -> Any:
+    """The annotation of the field at ``path`` (``models[0].generation``); Study itself for ""."""
+    annotation: Any = Study
     for part in re.sub(r"\[[^\]]*\]", "", path).split("."):
-        if not part:
-            continue
-        candidates = _structs_in(get_type_hints(struct)[part])
-        if not candidates:
-            return []
-        struct = candidates[0]
-    return [field.encode_name for field in msgspec.structs.fields(struct)]
+        structs = _structs_in(annotation)
+        if not part or not structs:
+            break
+        annotation = get_type_hints(structs[0], include_extras=True).get(part)
+    return annotation
+
+
+def _fields_at(path: str) -> list[str]:
+    """Names that the struct at ``path`` allows, in declared order."""
+    structs = _structs_in(_annotation_at(path))
+    return [field.encode_name for field in msgspec.structs.fields(structs[0])] if structs else []
+
+
+def _literals_in(annotation: Any) -> list[Any]:
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [found for part in get_args(annotation) for found in _literals_in(part)]
+
+
+def _rule_in(annotation: Any) -> str:
+    """The words that stand beside a pattern: nobody should have to read it."""
+    for part in getattr(annotation, "__metadata__", ()):
+        if isinstance(part, Meta) and part.pattern and part.description:
+            return part.description
+    return next(filter(None, map(_rule_in, get_args(annotation))), "")
 
 
 def _structs_in(annotation: Any) -> list[type[msgspec.Struct]]:
@@ -389,9 +462,43 @@ def _check_references(study: Study, name: str) -> None:
             refuse(f"models[{index}].rehearsal", "only allowed where `simulated = true`")
     if study.simulated != (study.server.kind == "stand_in"):
         refuse("server.kind", '"stand_in" goes with `simulated = true`, and only with it')
+    if int(study.server.url.rpartition(":")[2]) > MAX_PORT:
+        refuse("server.url", f"{study.server.url}: a port is at most {MAX_PORT}")
     if study.preregistered and study.grading.when != "end":
         refuse("grading.when", 'a preregistered study grades at the "end"')
+    _check_paths(study, refuse)
+    try:
+        datetime.date.fromisoformat(study.tasks.not_before)
+    except ValueError as error:
+        refuse("tasks.not_before", f"{study.tasks.not_before!r} is no day: {error}")
+    if study.analysis.power_new_only + study.analysis.power_baseline_only > 1:
+        refuse("analysis.power_new_only", "more than 1 together with power_baseline_only")
+    if len(set(study.repeats.seeds)) != len(study.repeats.seeds):
+        refuse("repeats.seeds", "a seed stands twice; every one makes a cell of its own")
+
+
+def _check_paths(study: Study, refuse: Callable[[str, str], None]) -> None:
+    """Paths stay inside the folder that they are of: the study's, or the repository's."""
+    named = [(f"documents[{i}]", path) for i, path in enumerate(study.documents)]
+    if study.tasks.texts:
+        named.append(("tasks.texts", study.tasks.texts))
+    for key, path in named:
+        if not _is_inside(path):
+            refuse(key, f"{path!r} must be a path inside the study's folder")
     for index, document in enumerate(study.documents):
-        parts = document.split("/")
-        if document.startswith("/") or ".." in parts or "\\" in document or "\0" in document:
-            refuse(f"documents[{index}]", f"{document!r} must be a path inside the study's folder")
+        if document in study.documents[:index]:
+            refuse(f"documents[{index}]", f"{document!r} stands twice")
+    for index, repository in enumerate(study.repositories):
+        key = f"repositories[{index}]"
+        if "\0" in repository.url:
+            refuse(f"{key}.url", "a path or URL has no NUL")
+        for field in ("package_roots", "test_roots", "version_files", "requirements"):
+            for number, path in enumerate(getattr(repository.layout, field)):
+                if not _is_inside(path):
+                    where = f"{key}.layout.{field}[{number}]"
+                    refuse(where, f"{path!r} must be a path inside the repository")
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.rstrip("/").split("/")
+    return not {"", ".."} & set(parts) and parts != ["."] and not set(path) & {"\\", "\0"}
