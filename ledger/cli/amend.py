@@ -24,7 +24,8 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     from projections.fold import fold
     from schemas.commands import AmendStudy
 
-    with writing(study) as context:
+    busy = "a run is at work with what was frozen: stop it first (Ctrl-C), amend, then run again"
+    with writing(study) as context, context.directory.exclusive("run", busy):
         carry_out(context, AmendStudy(reason=reason, changes_claim=changes_claim), HANDLERS)
         recorded = fold(Amendments(), context.log_facts()).recorded[-1]
     if as_json:
