@@ -190,6 +190,21 @@ def test_narrow_selection(
     assert narrow_selection(candidate) == expected
 
 
+@pytest.mark.parametrize(
+    ("hidden", "expected"),
+    [
+        ((ALL[0],), (ALL[0],)),
+        ((ALL[0], "tests/unit/test_new.py"), (ALL[0],)),
+        (("tests/unit/a/test_new.py",), ALL[:2]),
+    ],
+)
+def test_a_study_may_choose_the_touched_files_alone(
+    hidden: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    candidate = replace(CANDIDATE, hidden_test_files=hidden, base_test_files=ALL)
+    assert narrow_selection(candidate, "file") == expected
+
+
 def changed(arm: str, **tests: str) -> Results:
     return {**GOOD, arm: tests}
 
