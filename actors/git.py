@@ -9,8 +9,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ledger.errors import Unfinished
 
-class GitError(RuntimeError):
+
+class GitError(Unfinished):
     """git failed; the message carries the command and the end of what it wrote on stderr."""
 
 
@@ -24,9 +26,14 @@ class Git:
     def run(self, *arguments: str, stdin: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
         """Standard output of ``git -C directory arguments``; raises GitError on another status."""
         command = ["git", "-C", str(self.directory), *_NEUTRAL, *arguments]
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, env=self._environment, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, env=self._environment, check=False
+            )
+        except FileNotFoundError:
+            raise GitError(
+                "git is not on the PATH; install git (`ledger doctor` says how)"
+            ) from None
         if done.returncode not in ok:
             reason = done.stderr.decode("utf-8", "replace").strip()[-800:]
             raise GitError(f"git {' '.join(arguments[:4])} in {self.directory}: {reason}")

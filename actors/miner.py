@@ -17,10 +17,10 @@ import msgspec
 from actors.environments import BuildFailed
 from actors.git import Git, GitError
 from actors.loop import Done, Handlers, Work
-from actors.mining import MiningError
 from actors.mining.criteria import audit_lines
 from actors.mining.halves import FileSet
 from actors.mining.miner import Candidate, Mined, mine
+from actors.mining.trees import UnreadableObject
 from actors.mining.validation import Arm, ArmRun, Validation, validate
 from actors.sandbox import Sandbox, probe
 from actors.testing import accepted_sandbox, build_environment, built_event, run_tests, sandbox_of
@@ -138,8 +138,11 @@ class Miner:
                 texts,
                 lambda done, total: self.progress(f"mine {repository.id}", done, total),
             )
-        except MiningError as error:
-            raise Usage(str(error)) from None
+        except UnreadableObject as error:
+            raise Usage(
+                f"{path}: {error}: the repository lacks objects that every task needs; clone it "
+                "again in full"
+            ) from None
         return mined, audit_lines(mined.rows)
 
 

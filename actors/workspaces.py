@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 from actors.git import Git, GitError
 from actors.sandbox.run import remove_tree
+from ledger.errors import Unfinished
 from schemas.overlay import Changes
 
 _TEMPLATE_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = {bare}\n"
@@ -35,7 +36,7 @@ _ROOT_COMMIT = {
 }
 
 
-class WorkspaceError(RuntimeError):
+class WorkspaceError(Unfinished):
     """A workspace could not be made as asked. The message says what differs."""
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harnesses.retrieval.snapshot import FileClass
+from ledger.errors import Usage
 from schemas.study import Layout, Repository
 
 
-class MiningError(ValueError):
+class MiningError(Usage):
     """The repository cannot be mined at all. The message says why and what to do."""
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from ledger.errors import Unfinished
+
 Kind = Literal["bubblewrap", "namespaces", "landlock", "none"]
 State = Literal["enforced", "not enforced", "unknown"]
 
@@ -12,7 +14,7 @@ REQUEST_DESCRIPTOR = 4
 """Descriptor from which the command reads the ``request`` of the run (a nonce), once."""
 
 
-class SandboxError(RuntimeError):
+class SandboxError(Unfinished):
     """The sandbox itself could not be set up; says nothing about the code that should have run.
     The message says what failed and what to do."""
 

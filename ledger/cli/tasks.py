@@ -16,7 +16,7 @@ from ledger.cli.options import (
     study_option,
     writing,
 )
-from ledger.errors import Usage
+from ledger.errors import Refused, Usage
 
 if TYPE_CHECKING:
     from actors.miner import Progress
@@ -103,14 +103,25 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
                 carry_out(context, order, Miner(look).handlers())
         tasks = fold(MinedTasks(context.artifacts.get), context.log_facts())
     rows = _candidate_rows(tasks)
+    counts = {
+        wanted.id: sum(row["repository"] == wanted.id and row["verdict"] == "valid" for row in rows)
+        for wanted in declared.repositories
+    }
     if as_json:
-        print_json({"candidates": rows})
-        return
-    print_table(rows, ["repository", "commit", "verdict", "reason"])
+        print_json({"candidates": rows, "valid": counts})
+    else:
+        print_table(rows, ["repository", "commit", "verdict", "reason"])
+        for wanted in declared.repositories:
+            print(f"{wanted.id}: {counts[wanted.id]} of {wanted.tasks} tasks valid")
     for wanted in declared.repositories:
-        valid = sum(row["repository"] == wanted.id and row["verdict"] == "valid" for row in rows)
-        print(f"{wanted.id}: {valid} of {wanted.tasks} tasks valid")
-    print("next: `ledger tasks freeze`")
+        if counts[wanted.id] < wanted.tasks and repository in ("", wanted.id):
+            raise Refused(
+                f"{wanted.id} has no candidate left and {counts[wanted.id]} of {wanted.tasks} "
+                "tasks valid: declare fewer (repositories.tasks), or look at what the commits fail "
+                "(`ledger tasks audit`) and at the rules in study.toml"
+            )
+    if not as_json:
+        print("next: `ledger tasks freeze`")
 
 
 @command.command("show")
