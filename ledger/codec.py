@@ -103,7 +103,9 @@ def decode_event(envelope: Envelope) -> Event:
     try:
         return decoder.decode(envelope.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Integrity(f"seq {envelope.seq}: {envelope.type}: {error}") from None
+        raise Integrity(
+            f"seq {envelope.seq}: {envelope.type}: {error}; run `ledger verify-chain`"
+        ) from None
 
 
 def is_canonical(record: bytes) -> bool:

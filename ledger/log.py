@@ -15,7 +15,7 @@ import msgspec
 from ledger.chain import leaf_hash
 from ledger.clock import timestamp, uuid7
 from ledger.codec import decode_envelope, decode_event, encode_data, encode_record
-from ledger.errors import LeaseLost, RecordRefused, StaleVersion
+from ledger.errors import Integrity, LeaseLost, RecordRefused, StaleVersion
 from schemas.base import Event
 from schemas.envelope import FIRST_PREV, Envelope
 from schemas.events.command import (
@@ -37,7 +37,11 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     leaf: bytes
 
     def envelope(self) -> Envelope:
-        return decode_envelope(self.record)
+        """Raises Integrity naming the seq."""
+        try:
+            return decode_envelope(self.record)
+        except Integrity as error:
+            raise Integrity(f"seq {self.seq}: {error}; run `ledger verify-chain`") from None
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):

@@ -13,6 +13,7 @@ var/run/                  locks of running processes and the address of the stan
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ class StudyDirectory:
     """Paths of one study. Nothing is created before something is written."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self.root = Path(os.path.realpath(root))
         self.toml = self.root / "study.toml"
         self.var = self.root / "var"
         self.ledger = self.var / "ledger.db"
@@ -44,8 +45,14 @@ class StudyDirectory:
     def read_study(self) -> tuple[bytes, Study]:
         """``study.toml`` as it stands on disk. Raises Usage with what to do."""
         try:
-            if self.toml.stat().st_size > MAX_STUDY_BYTES:
-                raise Usage(f"{self.toml}: larger than {MAX_STUDY_BYTES} bytes")
+            about = self.toml.stat()
+            if not stat.S_ISREG(about.st_mode):
+                raise Usage(f"{self.toml} is not a file: put a study file there")
+            if about.st_size > MAX_STUDY_BYTES:
+                raise Usage(
+                    f"{self.toml}: {about.st_size} bytes; a study file has at most "
+                    f"{MAX_STUDY_BYTES}, long texts go into documents"
+                )
             content = self.toml.read_bytes()
         except FileNotFoundError:
             raise Usage(
@@ -61,14 +68,24 @@ class StudyDirectory:
 
     def repository_path(self, url: str) -> Path:
         """Where a repository of the study lies: a path from the study's folder, or absolute."""
-        return (self.root / Path(url).expanduser()).resolve()
+        if "://" in url:
+            raise Usage(
+                f"study.toml: repository {url!r} is an address; clone it (`git clone {url}`) and "
+                "write where the clone lies"
+            )
+        try:
+            return Path(os.path.realpath(self.root / Path(url).expanduser()))
+        except RuntimeError as error:
+            raise Usage(f"study.toml: repository {url!r}: {error}") from None
 
     def document(self, name: str) -> bytes:
         """A document that the study names. It must lie inside the study's folder."""
-        path = (self.root / name).resolve()
+        path = Path(os.path.realpath(self.root / name))
         if not path.is_relative_to(self.root):
             raise Usage(f"study.toml: document {name!r} lies outside the study's folder")
         try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise Usage(f"study.toml: document {name!r} is not a file")
             return path.read_bytes()
         except OSError as error:
             raise Usage(f"study.toml: document {name!r}: {error.strerror}") from None

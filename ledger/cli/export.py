@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, print_json, study_option
-from ledger.errors import Usage
+from ledger.cli.options import json_option, print_json, require_ledger, study_option
+from ledger.study_directory import StudyDirectory
 
 
 @click.command("export")
@@ -22,8 +22,7 @@ def command(study: Path, as_json: bool, directory: Path, records_only: bool) -> 
     """
     from ledger.export import export
 
-    if not (study / "var" / "ledger.db").exists():
-        raise Usage(f"{study.resolve()} has no ledger; name one with --study")
+    require_ledger(StudyDirectory(study))
     moved = export(study, directory, records_only)
     if as_json:
         print_json(

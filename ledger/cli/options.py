@@ -1,6 +1,7 @@
 """Options that several commands share, and how a study is opened."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,11 +13,16 @@ import click
 from actors.loop import Context
 from ledger.artifacts import Artifacts
 from ledger.clock import new_id
-from ledger.errors import LedgerError, Usage
-from ledger.sqlite_log import SqliteLog
+from ledger.errors import Integrity, LedgerError, Usage
+from ledger.sqlite_log import APPLICATION_ID, SqliteLog
 from ledger.study_directory import StudyDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# "Database file format" of SQLite's documentation: the magic string, the application id at byte 68.
+SQLITE_MAGIC = b"SQLite format 3\0"
+HEADER_BYTES = 72
+RESTORE = "keep it, let `ledger verify-chain` say what is whole, and put a copy or an export back"
 
 
 def study_option(function: F) -> F:
@@ -41,8 +47,7 @@ def json_option(function: F) -> F:
 def reading(study: Path) -> Iterator[Context]:
     """Open a study's ledger for reading; nothing on disk changes."""
     directory = StudyDirectory(study)
-    _require_ledger(directory)
-    log = SqliteLog.open_read_only(directory.ledger)
+    log = _open_ledger(directory, SqliteLog.open_read_only)
     try:
         yield Context(log, Artifacts(directory.artifacts), directory, "")
     finally:
@@ -68,19 +73,36 @@ def writing(study: Path, run: str | None = None) -> Iterator[Context]:
 @contextmanager
 def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
     """Open the log for appending and close it in the end."""
-    _require_ledger(directory)
-    log = SqliteLog.open(directory.ledger)
+    log = _open_ledger(directory, SqliteLog.open)
     try:
         yield log
     finally:
         log.close()
 
 
-def _require_ledger(directory: StudyDirectory) -> None:
-    if not directory.ledger.exists():
+def require_ledger(directory: StudyDirectory) -> None:
+    """Raises Usage where the study has no ledger, Integrity where something else stands there.
+
+    What is no regular file is never opened: reading from a pipe would wait for ever.
+    """
+    path = directory.ledger
+    if not os.path.lexists(path):
         if not directory.toml.exists():
             directory.read_study()  # says that there is no study here and how to make one
         raise Usage(f"{directory.root} has no ledger yet: `ledger init {directory.root}` makes one")
+    if not path.is_file():
+        raise Integrity(f"{path} is not a file (a folder, a pipe, a link to nowhere); {RESTORE}")
+
+
+def _open_ledger(directory: StudyDirectory, open_log: Callable[[Path], SqliteLog]) -> SqliteLog:
+    """Open the study's ledger. Its place is fixed, so what stands there and is no ledger is one
+    that was damaged or replaced, not a wrong path."""
+    require_ledger(directory)
+    with open(directory.ledger, "rb") as file:
+        header = file.read(HEADER_BYTES)
+    if not (header.startswith(SQLITE_MAGIC) and header.endswith(APPLICATION_ID.to_bytes(4, "big"))):
+        raise Integrity(f"{directory.ledger} does not begin like a ledger; {RESTORE}")
+    return open_log(directory.ledger)
 
 
 def print_json(value: Any) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, printable, study_option
-from ledger.errors import Unfinished, Usage
+from ledger.cli.options import json_option, printable, require_ledger, study_option
+from ledger.errors import Unfinished
+from ledger.study_directory import StudyDirectory
 
 FINDINGS_SHOWN = 50
 
@@ -84,8 +85,8 @@ def command(
         last_seen=not no_last_seen,
     )
     target = path or study
-    if path is None and not (study / "var" / "ledger.db").exists():
-        raise Usage(f"{study.resolve()} has no ledger; name one with --study or --path")
+    if path is None:
+        require_ledger(StudyDirectory(study))
     try:
         report = verify(target, options=options)
     except OSError as error:
