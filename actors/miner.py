@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -18,7 +17,6 @@ from actors.environments import BuildFailed
 from actors.git import Git, GitError
 from actors.loop import Done, Handlers, Work
 from actors.mining.criteria import audit_lines
-from actors.mining.halves import FileSet
 from actors.mining.miner import Candidate, Mined, mine
 from actors.mining.trees import UnreadableObject
 from actors.mining.validation import Arm, ArmRun, Validation, validate
@@ -38,7 +36,7 @@ from schemas.events.mining import (
     SandboxProbed,
 )
 from schemas.identifiers import repository_stream
-from schemas.overlay import Changes, WrittenFile
+from schemas.overlay import Changes
 from schemas.study import Repository, Study
 from schemas.task import EnvironmentInputs, FileState, Overlay, Task
 
@@ -222,7 +220,7 @@ class _Bench:
             )
             return [self._verdict(candidate, verdict, "", begun)], None
         template = make_template(source, candidate.base_tree, directory.templates)
-        gold, hidden = changes(candidate.gold), changes(candidate.hidden)
+        gold, hidden = candidate.gold, candidate.hidden
 
         def run(arm: Arm, seed: int) -> ArmRun:
             overlays = [*([hidden] if arm.with_hidden else []), *([gold] if arm.with_gold else [])]
@@ -295,28 +293,17 @@ class _Bench:
         )
 
 
-def changes(files: FileSet) -> Changes:
-    """A candidate's half as it is laid over a workspace."""
-    return Changes(
-        write=tuple(
-            WrittenFile(path=file.path, mode=_mode(file.mode), content=file.content)
-            for file in files.write
-        ),
-        delete=files.delete,
-    )
-
-
 def make_task(
     candidate: Candidate, verdict: Validation, environment: str, artifacts: Artifacts
 ) -> Task:
     """The task of a valid candidate, its contents stored. Its id is given in mining order."""
 
-    def overlay(files: FileSet) -> Overlay:
+    def overlay(files: Changes) -> Overlay:
         return Overlay(
             write=tuple(
                 FileState(
                     path=file.path,
-                    mode=_mode(file.mode),
+                    mode=file.mode,
                     content=artifacts.put(file.content, "application/octet-stream"),
                 )
                 for file in files.write
@@ -357,7 +344,3 @@ def make_task(
         needs_gold_symbol=candidate.needs_gold_symbol,
         size=candidate.size,
     )
-
-
-def _mode(mode: str) -> Literal["100644", "100755"]:
-    return "100755" if mode == "100755" else "100644"

@@ -115,7 +115,7 @@ class TaskRules(Value):
             description="pass-to-pass tests are the whole suite where it runs at the base within "
             "so many seconds, else a part of it; 0: always a part",
         ),
-    ] = 30
+    ] = 60
     part_of_suite: Annotated[
         Literal["folder", "file"],
         Meta(

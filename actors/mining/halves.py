@@ -26,10 +26,6 @@ _DIFF = (
 )  # fmt: skip
 
 
-FileSet = Changes
-"""Full files of one half; the name that the miner's handlers use."""
-
-
 def full_files(trees: TreeStore, updates: Mapping[str, Entry | None]) -> Changes:
     """The bytes of ``updates`` (path → state in the gold tree; None: deleted), sorted by path."""
     write = [
