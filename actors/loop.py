@@ -9,13 +9,15 @@ command reads from the log how far it came.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from actors.sandbox.run import remove_tree
 from actors.wakeup import Waiter, wake
 from ledger.artifacts import Artifacts
 from ledger.errors import Integrity, LeaseLost, LedgerError, Refused, of_the_machine
@@ -80,7 +82,7 @@ class Work:
     @property
     def scratch(self) -> Path:
         """A folder for files that nobody needs after the command."""
-        return self.context.directory.var / "scratch"
+        return scratch_of(self.context, self.role)
 
     @property
     def command_id(self) -> str:
@@ -107,6 +109,20 @@ class Work:
         )
         self.next_index += len(events)
         return stored
+
+
+def scratch_of(context: Context, role: Role) -> Path:
+    return context.directory.var / "scratch" / role
+
+
+def clear_scratch(context: Context, roles: Iterable[Role]) -> None:
+    """Remove what killed processes of these roles left behind. The caller has proven that nobody
+    works in them; what cannot be removed is in nobody's way."""
+    for role in roles:
+        folder = scratch_of(context, role)
+        if folder.is_dir():
+            with suppress(OSError):
+                remove_tree(folder)
 
 
 Handler = Callable[[Work], Done]
@@ -210,6 +226,7 @@ def carry_out(context: Context, command: Command, handlers: Handlers) -> str:
     role = ROLE_OF[type(command)]
     busy = f"another program works on commands of the role {role} here; wait until it has ended"
     with context.directory.exclusive(f"role-{role}", busy):
+        clear_scratch(context, [role])
         abandon_pending(
             context, [role], "the program that was given it ended before it was carried out"
         )

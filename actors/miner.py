@@ -175,7 +175,7 @@ def _read_texts(work: Work, study: Study) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Bench:
-    """Where candidates of one repository are validated."""
+    """Where candidates of one repository are validated. Used once."""
 
     work: Work
     study: Study
@@ -201,6 +201,8 @@ class _Bench:
                     events, task = future.result()
                     yield candidate, events, task
             finally:
+                # The declared number is reached, or we were interrupted: nobody wants the rest.
+                self.sandbox.cancelled.set()
                 for _, future in running:
                     future.cancel()
 

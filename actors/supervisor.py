@@ -11,11 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.loop import Context, request
+from actors.loop import Context, clear_scratch, request
 from ledger.checkpoint import CHECKPOINT_INTERVAL
 from ledger.errors import LedgerError, Refused, Unfinished
 from ledger.log import decode
@@ -145,6 +145,8 @@ class Supervisor:
                 worker.process.stdin.close()
         self._workers = ()
         self._set.close()
+        with suppress(OSError):  # somebody else's worker may still listen there
+            self.context.directory.sockets.rmdir()
 
 
 def start_worker(
@@ -178,6 +180,7 @@ def prove_no_worker(context: Context) -> None:
     """
     try:
         with context.directory.exclusive("workers", ""):
+            clear_scratch(context, SET_ROLES)
             context.log.release_all()
     except Refused:
         return

@@ -45,5 +45,10 @@ def wake(directory: Path, roles: Iterable[str]) -> None:
         sender.setblocking(False)
         for path in sorted(directory.glob("*.sock")):
             if wanted & set(path.stem.rsplit("-", 1)[0].split("+")):
-                with suppress(OSError):
+                try:
                     sender.sendto(b"!", os.fspath(path))
+                except ConnectionRefusedError:  # its worker was killed
+                    with suppress(OSError):
+                        path.unlink()
+                except OSError:
+                    continue

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,6 +37,8 @@ class Sandbox:
     """Where we are root: the host user id that the code runs as, because root has no process limit
     and owns too much. None: our own user, and for Landlock as root a user 0 without
     capabilities."""
+    cancelled: threading.Event = dataclasses.field(default_factory=threading.Event, compare=False)
+    """Set it (from another thread) to end every run at once; they raise SandboxError."""
 
     def run(
         self,
@@ -190,7 +193,10 @@ class Sandbox:
             if request:
                 os.write(request_write, request)
                 os.close(request_write)
-            drained = _drain(process, output_read, status_read, results_read, limits, result_bytes)
+            drained = _drain(
+                process, output_read, status_read, results_read, limits, result_bytes,
+                self.cancelled,
+            )  # fmt: skip
         finally:
             self._end(process)
             for descriptor in (output_read, status_read, results_read):
@@ -297,6 +303,7 @@ def _drain(
     results: int,
     limits: Limits,
     result_bytes: int,
+    cancelled: threading.Event,
 ) -> _Drained:
     """Read until every pipe is closed, or for a moment after the launcher has gone."""
     half = limits.output_bytes // 2
@@ -309,6 +316,8 @@ def _drain(
             if descriptor >= 0:
                 selector.register(descriptor, selectors.EVENT_READ)
         while selector.get_map():
+            if cancelled.is_set():
+                raise SandboxError("the run was cancelled")
             now = time.monotonic()
             if not gone and process.poll() is not None:
                 gone, deadline = True, now + _DRAIN_S
