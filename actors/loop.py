@@ -169,7 +169,7 @@ def _handle(handler: Handler, work: Work) -> Done:
     try:
         return handler(work)
     except OSError as error:
-        condition = of_the_machine(error)
+        condition = of_the_machine(error, work.context.directory.var)
         if condition is None:
             raise
         raise condition from error

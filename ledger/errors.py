@@ -90,13 +90,16 @@ _CONDITIONS_OF_THE_MACHINE = {
 }
 
 
-def of_the_machine(error: OSError) -> Unfinished | None:
+def of_the_machine(error: OSError, where: object = "") -> Unfinished | None:
     """What to tell the user where the disk is full, something is read-only or may not be read, and
-    the like; None for every other error of the operating system, which we should have foreseen."""
+    the like; None for every other error of the operating system, which we should have foreseen.
+
+    ``where`` is named in the message if the error does not name a file.
+    """
     if error.errno not in _CONDITIONS_OF_THE_MACHINE:
         return None
-    where = f"{error.filename}: " if error.filename is not None else ""
+    place = error.filename if error.filename is not None else where
     return Unfinished(
-        f"{where}{error.strerror}; look at the free space and at the permissions, then run the "
-        "command again: it goes on"
+        f"{place}{': ' if place else ''}{error.strerror}; look at the free space and at the "
+        "permissions, then run the command again: it goes on"
     )

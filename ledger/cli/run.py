@@ -13,7 +13,7 @@ from actors.loop import Context, abandon_pending, carry_out
 from actors.supervisor import SET_ROLES, Supervisor, Worker, prove_no_worker, start_worker
 from ledger.checkpoint import Checkpointer
 from ledger.cli.options import json_option, print_json, study_option, writing
-from ledger.errors import LedgerError, SafetyStop, Unfinished
+from ledger.errors import LedgerError, SafetyStop
 from projections.progress import Progress
 
 
@@ -98,8 +98,8 @@ def run_study(
         print("stopped in order; `ledger run` goes on from here", file=sys.stderr)
         return 130, progress
     except LedgerError as error:
-        # A full disk takes no record either: what is wrong is told all the same.
-        with suppress(Unfinished):
+        # A full disk takes no record either: it is the first error that says what to do.
+        with suppress(LedgerError):
             stop("safety" if isinstance(error, SafetyStop) else "failed", str(error))
         raise
     stop("complete", "")
