@@ -10,13 +10,26 @@ from schemas.events.ledger import LedgerCreated
 from schemas.identifiers import LEDGER_STREAM
 
 
+def is_begun(directory: StudyDirectory) -> bool:
+    """True where the study's ledger has record 0: what comes then is never a new ledger."""
+    if not directory.ledger.exists():
+        return False
+    log = SqliteLog.open_read_only(directory.ledger)
+    try:
+        return log.head() is not None
+    finally:
+        log.close()
+
+
 def create_ledger(directory: StudyDirectory) -> str:
     """Create ``var/ledger.db`` with record 0 and its first checkpoint; returns the ledger's UUID.
 
-    Raises Refused where a ledger exists.
+    A ledger whose creation was killed before record 0 is gone on with. Raises StaleVersion where
+    one was begun.
     """
     directory.var.mkdir(mode=0o700, parents=True, exist_ok=True)
-    log = SqliteLog.create(directory.ledger)
+    made = directory.ledger.exists()
+    log = SqliteLog.open(directory.ledger) if made else SqliteLog.create(directory.ledger)
     uuid = new_id()
     created = LedgerCreated(
         format=FORMAT_VERSION, hash="sha-256", uuid=uuid, name=directory.root.name

@@ -1,11 +1,12 @@
 """``ledger init``."""
 
+import os
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
-from ledger.cli.options import print_json
+from ledger.cli.options import print_json, require_ledger
 from ledger.errors import Refused, Unfinished
 from ledger.study_directory import StudyDirectory
 
@@ -27,11 +28,13 @@ def command(directory: Path, template: str, as_json: bool) -> None:
 
     A study.toml that is already there is kept. Next: edit study.toml, then `ledger tasks mine`.
     """
-    from ledger.creation import create_ledger
+    from ledger.creation import create_ledger, is_begun
 
     study = StudyDirectory(directory)
-    if study.ledger.exists():
-        raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
+    if os.path.lexists(study.ledger):
+        require_ledger(study)
+        if is_begun(study):
+            raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
     texts = files("actors.rehearsal") / "templates"
     try:
         study.root.mkdir(parents=True, exist_ok=True)

@@ -75,6 +75,11 @@ def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
     """Open the log for appending and close it in the end."""
     log = _open_ledger(directory, SqliteLog.open)
     try:
+        if log.head() is None:
+            raise Usage(
+                f"{directory.ledger} has no record yet: its creation was interrupted, and "
+                f"`ledger init {directory.root}` finishes it"
+            )
         yield log
     finally:
         log.close()
