@@ -535,6 +535,14 @@ def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
                 f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}; use "
                 "the program that wrote it"
             )
+        # A view in a table's place could be endless, and read as records without an end.
+        present = dict(connection.execute("SELECT name, sql FROM sqlite_master"))
+        for name in ("records", "delivery", "checkpoints"):
+            if present.get(name) != SCHEMA[name]:
+                raise Integrity(
+                    f"{path}: its table {name} is not the one that this program makes; "
+                    "`ledger verify-chain` says what can still be read"
+                )
     except BaseException:
         connection.close()
         raise

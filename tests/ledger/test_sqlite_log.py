@@ -615,3 +615,29 @@ def test_closing_twice_is_closing(log: SqliteLog) -> None:
     log.close()
     with pytest.raises(Usage, match="open the log again"):
         log.head()
+
+
+@pytest.mark.parametrize("mode", ["open", "open_read_only"])
+def test_a_view_in_place_of_the_records_is_not_read(tmp_path: Path, mode: str) -> None:
+    """It could give rows without an end."""
+    path = tmp_path / "ledger.db"
+    SqliteLog.create(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        columns = 'seq, leaf, id, type, stream, version, at, actor, cause, "index", run, record'
+        names = [
+            row[0]
+            for row in connection.execute(
+                "SELECT name FROM sqlite_master WHERE tbl_name = 'records' AND type = 'trigger'"
+            )
+        ]
+        for name in names:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("ALTER TABLE records RENAME TO real_records")
+        connection.execute(
+            f"CREATE VIEW records ({columns}) AS WITH RECURSIVE n(x) AS "
+            "(SELECT 0 UNION ALL SELECT x + 1 FROM n) "
+            "SELECT x, x'00', x, 't', 's', 0, '', '', NULL, 0, '', x'7b7d' FROM n"
+        )
+        connection.commit()
+    with pytest.raises(Integrity, match="records"):
+        getattr(SqliteLog, mode)(path)
