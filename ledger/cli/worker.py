@@ -26,6 +26,8 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
 
     `ledger run` starts the right set by itself; more workers may join on the same ledger.
     """
+    import structlog
+
     from ledger.artifacts import Artifacts
     from ledger.cli.options import writing_log
     from ledger.study_directory import StudyDirectory
@@ -34,6 +36,8 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
     for name in names or [""]:
         if name not in SET_ROLES:
             raise Usage(f"{name!r} is not a role of a worker; those are {', '.join(SET_ROLES)}")
+    # Standard output is for what a command was asked for.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     stop = threading.Event()
     if supervised:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
