@@ -228,6 +228,11 @@ def inspect_outcomes(work: Work) -> Done:
         raise Refused("the study is not frozen: there are no outcomes")
     if progress.study.grading.when == "end" and not progress.completed:
         left = len(progress.cells) - progress.done_cells()
+        if left == 0:
+            raise Refused(
+                "every cell has ended, but grading or the last gold checks have not: "
+                "`ledger run` finishes them"
+            )
         raise Refused(
             'this study grades at the end ([grading] when = "end"): outcomes do not exist before '
             f"its last cell ({left} cells to go, then grading)"

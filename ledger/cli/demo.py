@@ -47,7 +47,7 @@ def command(directory: Path, quick: bool) -> int:
         _ledger("tasks", "freeze", *where)
         _ledger("plan", *where)
         _ledger("freeze", *where)
-    status = _ledger("run", "--unsafe-no-sandbox", *where)
+    status = _ledger("run", *where)
     if status != 0:
         return status
     analysis = _ledger_json("analyze", "--reason", "the demo shows its result", *where)

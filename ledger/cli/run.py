@@ -50,7 +50,7 @@ def command(study: Path, as_json: bool, unsafe_no_sandbox: bool, graders: int | 
     elif status == 0:
         print(
             f"complete: {progress.done_cells()} of {len(progress.cells)} cells; next: "
-            "`ledger analyze`"
+            '`ledger analyze --reason "…"`'
         )
     return status
 

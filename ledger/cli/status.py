@@ -30,7 +30,11 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         return
     if progress.frozen.simulated:
         print("SIMULATED: a rehearsal, not evidence")
-    state = "complete" if progress.completed else progress.stopped or "running or killed"
+    state = progress.stopped or "running, or killed: `ledger run` goes on"
+    if progress.completed:
+        state = "complete"
+    elif progress.runs == 0:
+        state = "frozen, not started: `ledger run`"
     print(f"study       {progress.frozen.digest}")
     print(f"state       {state} (run {progress.runs}, head record {found['head']})")
     print(f"cells       {progress.done_cells()} of {len(progress.cells)} done")
