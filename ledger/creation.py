@@ -10,17 +10,6 @@ from schemas.events.ledger import LedgerCreated
 from schemas.identifiers import LEDGER_STREAM
 
 
-def is_begun(directory: StudyDirectory) -> bool:
-    """True where the study's ledger has record 0: what comes then is never a new ledger."""
-    if not directory.ledger.exists():
-        return False
-    log = SqliteLog.open_read_only(directory.ledger)
-    try:
-        return log.head() is not None
-    finally:
-        log.close()
-
-
 def create_ledger(directory: StudyDirectory) -> str:
     """Create ``var/ledger.db`` with record 0 and its first checkpoint; returns the ledger's UUID.
 

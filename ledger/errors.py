@@ -87,6 +87,8 @@ _CONDITIONS_OF_THE_MACHINE = {
     errno.ENFILE,
     errno.ENOMEM,
     errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.ELOOP,
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import print_json, require_ledger
+from ledger.cli.options import print_json, reading
 from ledger.errors import Refused, Unfinished
 from ledger.study_directory import StudyDirectory
 
@@ -28,13 +28,13 @@ def command(directory: Path, template: str, as_json: bool) -> None:
 
     A study.toml that is already there is kept. Next: edit study.toml, then `ledger tasks mine`.
     """
-    from ledger.creation import create_ledger, is_begun
+    from ledger.creation import create_ledger
 
     study = StudyDirectory(directory)
     if os.path.lexists(study.ledger):
-        require_ledger(study)
-        if is_begun(study):
-            raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
+        with reading(directory) as context:
+            if context.log.head() is not None:
+                raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
     texts = files("actors.rehearsal") / "templates"
     try:
         study.root.mkdir(parents=True, exist_ok=True)

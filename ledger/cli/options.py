@@ -1,7 +1,7 @@
 """Options that several commands share, and how a study is opened."""
 
 import json
-import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -91,11 +91,16 @@ def require_ledger(directory: StudyDirectory) -> None:
     What is no regular file is never opened: reading from a pipe would wait for ever.
     """
     path = directory.ledger
-    if not os.path.lexists(path):
+    kind: int | None
+    try:
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        kind = 0 if path.is_symlink() else None
+    if kind is None:
         if not directory.toml.exists():
             directory.read_study()  # says that there is no study here and how to make one
         raise Usage(f"{directory.root} has no ledger yet: `ledger init {directory.root}` makes one")
-    if not path.is_file():
+    if not stat.S_ISREG(kind):
         raise Integrity(f"{path} is not a file (a folder, a pipe, a link to nowhere); {RESTORE}")
 
 
