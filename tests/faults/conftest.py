@@ -1,0 +1,101 @@
+"""The study that is made to suffer: copies of the frozen rehearsal, and what it comes to when
+nobody disturbs it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from ledger.log import Fact
+from schemas.events.cell import CellFinished, CellStarted
+from tests.end_to_end.rehearsal_study import StudyOnDisk, check_sound, outcomes
+
+INJECTION = Path(__file__).with_name("injection")
+
+
+@dataclass(frozen=True)
+class Append:
+    """One commit of a cell: the first version of the cell's stream that it wrote, and what it
+    wrote there."""
+
+    stream: str
+    version: int
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a process at an append; ``injection/sitecustomize.py`` lets it happen."""
+
+    stream: str
+    when: Literal["before", "after"]
+    how: Literal["kill", "kill-set", "stop"]
+    version: int | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The undisturbed run."""
+
+    outcomes: dict[str, tuple[object, ...]]
+    appends: dict[str, list[Append]]
+    """By cell, in plan order, every append from its first record to its end."""
+    records: int
+    """How many records the run wrote."""
+
+
+@pytest.fixture(scope="session")
+def baseline(frozen_study: StudyOnDisk, tmp_path_factory: pytest.TempPathFactory) -> Baseline:
+    study = frozen_study.copy(tmp_path_factory.mktemp("baseline") / "undisturbed")
+    ran = study.ledger_command("run")
+    assert ran.status == 0, ran.err
+    facts = study.facts()
+    expected = outcomes(facts)
+    check_sound(study, expected)
+    cells = [f.event.cell for f in facts if isinstance(f.event, CellStarted)]
+    return Baseline(
+        expected,
+        {str(cell): appends_of(facts, cell.stream) for cell in cells},
+        len(facts) - len(frozen_study.facts()),
+    )
+
+
+def appends_of(facts: list[Fact], stream: str) -> list[Append]:
+    """The appends of a cell. The records of one append share time, actor and cause."""
+    found: list[tuple[tuple[str, str, str | None], Append]] = []
+    for fact in facts:
+        if fact.stream != stream:
+            continue
+        key = (fact.at, fact.actor, fact.cause)
+        if found and found[-1][0] == key:
+            append = found.pop()[1]
+            events = (*append.events, fact.event.TYPE)
+            found.append((key, Append(stream, append.version, events)))
+        else:
+            found.append((key, Append(stream, fact.version, (fact.event.TYPE,))))
+        if isinstance(fact.event, CellFinished):
+            break
+    return [append for _, append in found]
+
+
+Disturb = Callable[..., StudyOnDisk]
+
+
+def disturbed(study: StudyOnDisk, *faults: Fault) -> StudyOnDisk:
+    """Let these faults happen to the study's processes, each once."""
+    listed = [
+        {name: value for name, value in vars(fault).items() if value is not None}
+        | {"marker": str(marker(study, number))}
+        for number, fault in enumerate(faults)
+    ]
+    study.variables |= {"PYTHONPATH": str(INJECTION), "LEDGER_FAULTS": json.dumps(listed)}
+    return study
+
+
+def marker(study: StudyOnDisk, number: int) -> Path:
+    """Exists once the fault of this number has happened; holds the id of the process."""
+    return study.path.parent / f"fault-{number}"

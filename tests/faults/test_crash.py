@@ -1,0 +1,206 @@
+"""kill -9 at any moment, of any process or of all: the same command goes on, and nothing is lost.
+
+After every kill ``ledger run`` is given again until the study is complete. It must then have come
+to what it comes to when nobody kills anything: the same cells, each once, with the same patches and
+verdicts; no model call repeated but as a recorded attempt; and chain, replay and audits must agree.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.rehearsal_study import PATIENCE, StudyOnDisk, check_sound, finish
+from tests.faults.conftest import Append, Baseline, Fault, disturbed, marker
+
+AT_ONCE = 2
+"""Studies that are killed at the same time: one alone leaves a processor idle half of the time."""
+KILLS_A_STUDY = 4
+RUNS = 12
+"""More runs than kills in any test here: a study that needs more makes no progress."""
+
+
+def run_to_the_end(study: StudyOnDisk) -> None:
+    """Give ``ledger run`` until it says that the study is complete. A run that was killed itself
+    says nothing; one whose helper was killed while it began ends with a message and status 5."""
+    for _ in range(RUNS):
+        ran = study.ledger_command("run")
+        if ran.status == 0:
+            return
+        assert ran.status in (-signal.SIGKILL, 5), ran
+        assert "Traceback" not in ran.err
+    pytest.fail(f"not complete after {RUNS} runs")
+
+
+def check_undisturbed_end(study: StudyOnDisk, baseline: Baseline) -> None:
+    check_sound(study, baseline.outcomes)
+    deadline = time.monotonic() + PATIENCE
+    while study.processes() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert study.processes() == {}
+
+
+def all_pass(trials: Sequence[tuple[str, Callable[[], int]]]) -> int:
+    """Carry out named trials, some at a time; how many kills there were in all of them."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running = [(name, pool.submit(trial)) for name, trial in trials]
+    failed = {name: one.exception() for name, one in running if one.exception() is not None}
+    assert failed == {}, "\n".join(f"{name}: {error}" for name, error in failed.items())
+    return sum(one.result() for _, one in running)
+
+
+# --- at commit boundaries ------------------------------------------------------------------------
+
+
+def kill_at(
+    frozen: StudyOnDisk, place: Path, baseline: Baseline, faults: Sequence[Fault]
+) -> Callable[[], int]:
+    """A trial in which processes are killed at these appends."""
+
+    def trial() -> int:
+        study = disturbed(frozen.copy(place), *faults)
+        run_to_the_end(study)
+        for number in range(len(faults)):
+            assert marker(study, number).exists(), f"nobody was killed by {faults[number]}"
+        check_undisturbed_end(study, baseline)
+        shutil.rmtree(place)
+        return len(faults)
+
+    return trial
+
+
+def after(append: Append, how: str) -> Fault:
+    return Fault(append.stream, "after", how, append.version)
+
+
+def before(append: Append, how: str) -> Fault:
+    return Fault(append.stream, "before", how, append.version)
+
+
+def test_killed_at_three_commit_boundaries(
+    frozen_study: StudyOnDisk, baseline: Baseline, tmp_path: Path
+) -> None:
+    first, second = baseline.appends.values()
+    answer = next(a for a in first if "turn.answered.v1" in a.events)
+    faults = [
+        after(answer, "kill"),
+        before(second[-1], "kill-set"),
+        Fault(first[0].stream, "before", "kill", type="cell.graded.v1"),
+    ]
+    assert kill_at(frozen_study, tmp_path / "study", baseline, faults)() == len(faults)
+
+
+@pytest.mark.slow
+def test_killed_at_every_commit_boundary_of_a_cell(
+    frozen_study: StudyOnDisk, baseline: Baseline, tmp_path: Path
+) -> None:
+    """Every append of the first cell: its process alone is killed right after it, and in another
+    study its process with the supervisor. In the same studies the second cell is killed too, so
+    that two crashes meet in one study, and there also right before the append."""
+    first, second = baseline.appends.values()
+    trials = []
+    for number, append in enumerate(first):
+        other = second[number % len(second)]
+        for name, faults in (
+            ("alone", [after(append, "kill"), after(other, "kill-set")]),
+            ("set", [after(append, "kill-set"), before(other, "kill")]),
+        ):
+            place = tmp_path / f"{number:02}-{name}"
+            trials.append((place.name, kill_at(frozen_study, place, baseline, faults)))
+    kills = all_pass(trials)
+    print(f"\n{kills} kills at commit boundaries, {len(first)} boundaries in the first cell")
+    assert kills == 4 * len(first)
+
+
+# --- at random moments ---------------------------------------------------------------------------
+
+
+def victims(processes: dict[int, str], draw: random.Random) -> list[int]:
+    """One process of the set, all of them, the stand-in server, or a run of tests."""
+    chosen = draw.choice(("one", "one", "all", "stand_in_server", "bwrap"))
+    if chosen == "all":
+        return sorted(processes)
+    fitting = [pid for pid, command in sorted(processes.items()) if chosen in command]
+    return [draw.choice(fitting or sorted(processes))]
+
+
+def wait_for_a_moment(
+    study: StudyOnDisk, process: "subprocess.Popen[str]", draw: random.Random, records: int
+) -> None:
+    """Wait for a random number of records, or for a random time: records come in bursts, and most
+    of the time is spent between them."""
+    pause = draw.uniform(0.1, 4.0)
+    if draw.random() < 0.5:
+        wanted = len(study.facts()) + draw.randrange(1, records // 2)
+        pause = draw.uniform(0.0, 0.2)
+        while process.poll() is None and len(study.facts()) < wanted:
+            time.sleep(0.02)
+    end = time.monotonic() + pause
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def kill_at_random(
+    frozen: StudyOnDisk, place: Path, baseline: Baseline, seed: int, kills: int
+) -> Callable[[], int]:
+    """A trial in which up to ``kills`` random kills meet one study."""
+
+    def trial() -> int:
+        draw = random.Random(seed)
+        study = frozen.copy(place)
+        done = 0
+        process = study.start("run")
+        for _ in range(kills):
+            if process.poll() is not None:
+                assert "Traceback" not in finish(process).err
+                process = study.start("run")
+            wait_for_a_moment(study, process, draw, baseline.records)
+            processes = study.processes()
+            if process.poll() == 0 or not processes:
+                break
+            done += 1
+            for pid in victims(processes, draw):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        assert "Traceback" not in finish(process).err
+        run_to_the_end(study)
+        check_undisturbed_end(study, baseline)
+        shutil.rmtree(place)
+        return done
+
+    return trial
+
+
+def test_killed_at_two_random_moments(
+    frozen_study: StudyOnDisk, baseline: Baseline, tmp_path: Path
+) -> None:
+    assert kill_at_random(frozen_study, tmp_path / "study", baseline, seed=7, kills=2)() > 0
+
+
+@pytest.mark.slow
+def test_killed_at_forty_random_moments(
+    frozen_study: StudyOnDisk, baseline: Baseline, tmp_path: Path
+) -> None:
+    kills, seed = 0, 100
+    while kills < 40:
+        seeds = range(seed, seed + 2 * AT_ONCE)
+        seed = seeds.stop
+        kills += all_pass(
+            [
+                (
+                    f"seed {one}",
+                    kill_at_random(frozen_study, tmp_path / f"{one}", baseline, one, KILLS_A_STUDY),
+                )
+                for one in seeds
+            ]
+        )
+    print(f"\n{kills} kills at random moments, seeds 100 to {seed - 1}")
