@@ -161,6 +161,7 @@ class Grader:
             hash_seed=seed,
             time_limit_ns=task.time_limit_ns,
             scratch=work.scratch,
+            min_free_bytes=self._frozen.study.stopping.min_free_disk_bytes,
         )
 
     def _recorded(self, work: Work, run: TestRun) -> GradingRun:

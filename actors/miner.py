@@ -235,6 +235,7 @@ class _Bench:
                 hash_seed=seed,
                 time_limit_ns=VALIDATION_LIMIT_NS,
                 scratch=self.work.scratch,
+                min_free_bytes=self.study.stopping.min_free_disk_bytes,
             )
             return ArmRun(
                 outcomes=done.outcomes,

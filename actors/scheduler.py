@@ -7,10 +7,10 @@ it requests once, because work that is pending is not requested again.
     the end → study.completed
 """
 
-import shutil
 from collections.abc import Sequence
 
 from actors.loop import Done, Work
+from actors.testing import require_room
 from ledger.errors import Refused, SafetyStop
 from ledger.log import NewEvent
 from projections.fold import Follower
@@ -51,17 +51,8 @@ class Scheduler:
             raise Refused("the study is not frozen: `ledger freeze` first")
         if progress.completed:
             return Done()
-        _check_disk(work, progress.study.stopping.min_free_disk_bytes)
+        require_room(work.context.directory.var, progress.study.stopping.min_free_disk_bytes)
         return next_step(progress, self._commands.of_roles(WORKING_ROLES))
-
-
-def _check_disk(work: Work, needed: int) -> None:
-    free = shutil.disk_usage(work.context.directory.var).free
-    if free < needed:
-        raise SafetyStop(
-            f"{free} bytes of disk are free and the study declares a stop below {needed} "
-            "(stopping.min_free_disk_bytes): free space, then `ledger run` goes on"
-        )
 
 
 def next_step(progress: Progress, pending: Sequence[Command]) -> Done:

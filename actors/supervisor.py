@@ -26,6 +26,7 @@ from schemas.commands import ContinueStudy, Role
 from schemas.events.command import CommandRefused
 
 MAX_RESTARTS = 5
+"""How often a set is started again without a cell that ends or is graded in between."""
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 0.2
 SET_ROLES: tuple[Role, ...] = ("scheduler", "model_server", "cell", "test_run", "grader")
@@ -63,6 +64,7 @@ class Supervisor:
     _set: ExitStack = field(default_factory=ExitStack)
     _begun_at: int = 0
     """Seq of the first record that the present set can have written."""
+    _cells_over: int = 0
 
     def run(self) -> None:
         """Return when the study is complete.
@@ -79,6 +81,9 @@ class Supervisor:
             while True:
                 follower.catch_up()
                 self.look(progress)
+                over = progress.done_cells() + progress.graded()
+                if over > self._cells_over:
+                    self._cells_over, self.restarts = over, 0
                 if follower.position - signed >= CHECKPOINT_INTERVAL:
                     self.sign()
                     signed = follower.position

@@ -4,6 +4,7 @@ What the miner validates with and the grader grades with is the same code in the
 sandbox and the same environment.
 """
 
+import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from actors.sandbox.contract import Kind
 from actors.test_execution import TestRun, execute
 from ledger.artifacts import Artifacts
 from ledger.clock import salt
-from ledger.errors import PreflightMismatch
+from ledger.errors import PreflightMismatch, SafetyStop
 from ledger.log import EventLog, NewEvent, decode
 from schemas.events.mining import EnvironmentBuilt, SandboxProbed
 from schemas.identifiers import repository_stream
@@ -53,6 +54,16 @@ def accepted_sandbox(report: SandboxReport, allow_unsafe: bool) -> SandboxProbed
         enforced={row.name: row.state for row in report.isolation},
         accepted_unsafe=report.kind == "none",
     )
+
+
+def require_room(folder: Path, needed: int) -> None:
+    """Raises SafetyStop where less disk is free than the study declares."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise SafetyStop(
+            f"{free} bytes of disk are free and the study declares a stop below {needed} "
+            "(stopping.min_free_disk_bytes): free space, then the same command goes on"
+        )
 
 
 def sandbox_of(probed: SandboxProbed, scratch: Path) -> Sandbox:
@@ -123,13 +134,18 @@ def run_tests(
     hash_seed: int,
     time_limit_ns: int,
     scratch: Path,
+    min_free_bytes: int,
 ) -> TestRun:
     """One run with a fresh, unguessable nonce.
+
+    Raises SafetyStop where too little disk is free before or after it: tests that ran out of room
+    say nothing about the code.
 
     What the machine did to a run (no sandbox, no workspace, a kill by the memory killer or by a
     person) says nothing about the code under test, so it is made again. Code that kills itself
     looks the same from here; it will do so each time, and then the last run is returned.
     """
+    require_room(scratch, min_free_bytes)
     for _ in range(MACHINE_ATTEMPTS):
         run = execute(
             sandbox=sandbox,
@@ -145,6 +161,7 @@ def run_tests(
         killed = run.verdict == "infrastructure" and run.signal == signal.SIGKILL
         if not (not_made(run) or killed):
             break
+    require_room(scratch, min_free_bytes)
     return run
 
 

@@ -71,8 +71,7 @@ def prepare(directory: Path, quick: bool) -> Path:
     if directory.exists() and any(directory.iterdir()):
         if not marker.exists():
             raise Refused(f"{directory} exists and was not made by the demo; name another --dir")
-        begun = (directory / "var" / "ledger.db").exists()
-        if begun and not _ledger_json("status", "--study", str(directory), show=False)["completed"]:
+        if _may_go_on(directory):
             print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
             return directory.resolve()
         shutil.rmtree(directory)
@@ -89,6 +88,30 @@ def prepare(directory: Path, quick: bool) -> Path:
     (directory / "study.toml").write_text(text)
     _ledger("init", str(directory))
     return directory.resolve()
+
+
+def _may_go_on(directory: Path) -> bool:
+    """True for a demo that was begun, is not complete, and was frozen with this version's code."""
+    from actors.operator import frozen_differences
+    from ledger.cli.options import reading
+    from projections.amendments import Amendments
+    from projections.fold import fold
+    from projections.progress import Progress
+
+    if not (directory / "var" / "ledger.db").exists():
+        return False
+    with reading(directory) as context:
+        if context.log.head() is None:
+            return False
+        facts = list(context.log_facts())
+        amendments = fold(Amendments(), facts)
+        if fold(Progress(context.artifacts.get), facts).completed:
+            return False
+        if amendments.frozen is None:
+            return True
+        content, study = context.directory.read_study()
+        changed, removed = frozen_differences(context.directory, study, content, amendments)
+        return not changed and not removed
 
 
 def _ledger(*words: str) -> int:

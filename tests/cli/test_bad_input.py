@@ -592,7 +592,7 @@ def test_little_room_is_a_safety_stop(frozen_study: StudyOnDisk, tmp_path: Path)
     )
     check_refused(of_subprocess(study, "run"), 1, "not as frozen: study.toml", "ledger amend")
     take_steps(study, "amend --reason safer")
-    check_refused(of_subprocess(study, "run"), 7, "min_free_disk_bytes", "`ledger run` goes on")
+    check_refused(of_subprocess(study, "run"), 7, "min_free_disk_bytes", "the same command goes on")
     stops = [fact.event for fact in study.facts() if isinstance(fact.event, RunStopped)]
     assert [stop.reason for stop in stops] == ["safety"]
     assert study.ledger_command("verify-chain").status == 0
