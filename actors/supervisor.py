@@ -111,15 +111,25 @@ class Supervisor:
         if refusal is not None and not any(worker.helper for worker in dead):
             raise refusal
         self.restarts += 1
-        names = ", ".join(f"{worker.name} (status {worker.process.returncode})" for worker in dead)
         if self.restarts > MAX_RESTARTS:
+            ends = "; ".join(map(self._end_of, dead))
             raise Unfinished(
-                f"worker processes keep ending: {names}; see {diagnostics_folder(self.context)}"
+                f"worker processes keep ending: {ends}; see {diagnostics_folder(self.context)}"
             )
         self._stop()
         self._start()
         # A refused command has no successor; asked twice, the scheduler requests nothing twice.
         request(self.context, ContinueStudy())
+
+    def _end_of(self, worker: Worker) -> str:
+        """How a worker ended, and its last words where it had any."""
+        status = worker.process.returncode
+        end = f"{worker.name} (status {status})"
+        log = diagnostics_folder(self.context) / f"{worker.name}.log"
+        if status < 0 or not log.exists():
+            return end
+        words = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+        return f"{end}: {words[:500]}"
 
     def _last_refusal(self) -> LedgerError | None:
         """The error with which a command of the present set was refused, if one was."""

@@ -26,6 +26,10 @@ from tests.end_to_end.rehearsal_study import (
 )
 from tests.faults.conftest import Baseline
 
+INTERRUPTED = (130, -signal.SIGINT)
+"""A shell shows both as 130. Python ends itself by the signal where the interrupt had met it in
+code that came from a string (a dataclass in the making), however well it was handled since."""
+
 NewStudy = Callable[[str], StudyOnDisk]
 Moment = Callable[[list[Fact]], bool]
 
@@ -53,7 +57,7 @@ def interrupt(process: "subprocess.Popen[str]", number: signal.Signals, group: b
 
 def check_stopped_in_order(study: StudyOnDisk, process: "subprocess.Popen[str]", runs: int) -> None:
     ended = finish(process)
-    assert ended.status == 130
+    assert ended.status in INTERRUPTED
     assert ended.err == "stopped in order; `ledger run` goes on from here\n"
     assert study.processes() == {}
     facts = study.facts()
@@ -101,7 +105,7 @@ def test_a_run_that_is_interrupted_before_it_has_begun_leaves_nothing_open(
         time.sleep(0.005)
     interrupt(process, signal.SIGINT, group=True)
     ended = finish(process)
-    assert ended.status == 130
+    assert ended.status in INTERRUPTED
     assert "goes on" in ended.err and "Traceback" not in ended.err
     assert study.processes() == {}
     facts = study.facts()
@@ -149,7 +153,7 @@ def test_an_interrupted_validation_validates_no_candidate_twice(
     interrupt(second, signal.SIGTERM, group=False)
     for process in (first, second):
         ended = finish(process)
-        assert ended.status == 130
+        assert ended.status in INTERRUPTED
         assert ended.err.strip() == "interrupted; nothing is lost, the same command goes on"
     third = run_until(study, verdicts(2), "tasks", "validate")
     third.kill()
