@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.rehearsal_study import StudyOnDisk, freeze, make_validated_study
+from tests.end_to_end.rehearsal_study import (
+    StudyOnDisk,
+    freeze,
+    make_validated_study,
+    take_steps,
+)
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +26,16 @@ def frozen_study(
     """The same, frozen: two cells. Not to be run: copy it."""
     study = validated_study.copy(tmp_path_factory.mktemp("frozen") / "study")
     freeze(study)
+    return study
+
+
+@pytest.fixture(scope="session")
+def completed_study(
+    frozen_study: StudyOnDisk, tmp_path_factory: pytest.TempPathFactory
+) -> StudyOnDisk:
+    """The same, run to its end without any disturbance. Not to be changed: copy it."""
+    study = frozen_study.copy(tmp_path_factory.mktemp("completed") / "study")
+    take_steps(study, "run")
     return study
 
 

@@ -121,13 +121,16 @@ class StudyOnDisk:
                 found[int(entry.name)] = b" ".join(words).decode("utf-8", "replace")
         return found
 
-    def chat_requests(self) -> int:
-        """How many turns the stand-in was asked for, over all of its lives, by its own log."""
+    def server_log(self) -> list[dict[str, Any]]:
+        """What the stand-in itself has written down, over all of its lives."""
         lines = (self.path / "var" / "run" / "stand_in" / "stand_in.jsonl").read_bytes()
-        entries = [msgspec.json.decode(line) for line in lines.splitlines()]
+        return [msgspec.json.decode(line) for line in lines.splitlines()]
+
+    def chat_requests(self) -> int:
+        """How many turns the stand-in was asked for."""
         return sum(
             entry["event"] == "request" and entry["path"] == "/v1/chat/completions"
-            for entry in entries
+            for entry in self.server_log()
         )
 
 
