@@ -5,6 +5,8 @@ standard input: when the supervisor dies, however it dies, the pipe closes and t
 A worker that was killed takes the whole set with it, and the set is started again: what had been
 started and not finished stands in the log. A helper (the stand-in server of a rehearsal) is watched
 in the same way. The same happens to a set whose supervisor was killed, at the next ``ledger run``.
+Workers of other programs (``ledger worker``) may join on the same log: what one of them refused
+ends the run as if the set had refused it.
 """
 
 import subprocess
@@ -87,11 +89,14 @@ class Supervisor:
                 if follower.position - signed >= CHECKPOINT_INTERVAL:
                     self.sign()
                     signed = follower.position
-                if progress.completed and not commands.of_roles(SET_ROLES):
+                pending = commands.of_roles(SET_ROLES)
+                if progress.completed and not pending:
                     return
                 dead = [worker for worker in self._workers if worker.process.poll() is not None]
                 if dead:
                     self._settle(dead)
+                elif not pending:
+                    self._nothing_pending()
                 time.sleep(LOOK_SECONDS)
         finally:
             self._stop()
@@ -121,6 +126,17 @@ class Supervisor:
         # A refused command has no successor; asked twice, the scheduler requests nothing twice.
         request(self.context, ContinueStudy())
 
+    def _nothing_pending(self) -> None:
+        """Nobody has anything to do, and the study is not complete: the command that would have led
+        on was refused. All of the set may live: it was a joined worker that refused."""
+        refusal = self._last_refusal()
+        if refusal is not None:
+            raise refusal
+        self.restarts += 1  # refused before this set began: ask again what is next
+        if self.restarts > MAX_RESTARTS:
+            raise Unfinished("the scheduler requests nothing though the study is not complete")
+        request(self.context, ContinueStudy())
+
     def _end_of(self, worker: Worker) -> str:
         """How a worker ended, and its last words where it had any."""
         status = worker.process.returncode
@@ -132,11 +148,12 @@ class Supervisor:
         return f"{end}: {words[:500]}"
 
     def _last_refusal(self) -> LedgerError | None:
-        """The error with which a command of the present set was refused, if one was."""
+        """The error with which a command of the set's roles was refused since the present set was
+        started, if one was; whoever carried it out."""
         last = None
         for stored in self.context.log.read(self._begun_at):
             envelope = stored.envelope()
-            if envelope.run == self.context.run and envelope.type == CommandRefused.TYPE:
+            if envelope.actor in SET_ROLES and envelope.type == CommandRefused.TYPE:
                 last = decode(stored).event
         if not isinstance(last, CommandRefused):
             return None

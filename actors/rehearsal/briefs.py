@@ -11,7 +11,7 @@ from hashlib import sha256
 from actors.frozen_study import FrozenStudy
 from actors.loop import Context
 from actors.rehearsal.simulated_agent import Brief, GoldFile
-from actors.rehearsal.stand_in_process import StandInProcess
+from actors.rehearsal.stand_in_process import StandInProcess, port_of_last_time
 from schemas.task import Task
 
 
@@ -20,7 +20,8 @@ def start_stand_in(context: Context) -> Iterator[StandInProcess]:
     """A running stand-in whose agents know the tasks of the frozen, simulated study."""
     frozen = FrozenStudy(context)
     directory = context.directory.run / "stand_in"
-    with StandInProcess(directory, simulated_study=frozen.study.simulated) as stand_in:
+    port = port_of_last_time(directory)
+    with StandInProcess(directory, simulated_study=frozen.study.simulated, port=port) as stand_in:
         agents = {model.key: model.rehearsal for model in frozen.study.models if model.rehearsal}
         stand_in.admin.rehearse(agents, [_brief(context, frozen, t) for t in frozen.tasks.values()])
         yield stand_in

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 TOKEN_HEADER = "x-stand-in-token"  # as in stand_in_server
+LMS_FILE = "lms"
 
 
 def write_lms_wrapper(directory: Path, port: int, token_file: Path) -> Path:
@@ -22,7 +23,7 @@ def write_lms_wrapper(directory: Path, port: int, token_file: Path) -> Path:
 
     words = [sys.executable, "-IS", str(Path(__file__).resolve())]
     words += ["--port", str(port), "--token-file", str(token_file.resolve())]
-    path = directory / "lms"
+    path = directory / LMS_FILE
     path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     path.chmod(0o755)
     return path

@@ -1,6 +1,7 @@
 """Starting a stand-in LM Studio as a child process and talking to its admin routes."""
 
 import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,15 +13,51 @@ import httpx
 import msgspec
 
 from actors.rehearsal.simulated_agent import Brief
-from actors.rehearsal.stand_in_lms import write_lms_wrapper
+from actors.rehearsal.stand_in_lms import LMS_FILE, write_lms_wrapper
 from actors.rehearsal.stand_in_server import TOKEN_HEADER
 from actors.rehearsal.stand_in_state import CATALOGUE
 from ledger.errors import Unfinished
 from schemas.study import Rehearsal
 
+ADDRESS_FILE = "address"
+"""Where a stand-in serves, for workers that somebody else starts."""
+
 
 class StandInError(Unfinished):
     """The stand-in does not start, or refuses an order; the message is its own."""
+
+
+def running_stand_in(directory: Path) -> tuple[str, str]:
+    """(base URL, lms tool) of the stand-in that serves from ``directory`` at present.
+
+    Raises StandInError where none does.
+    """
+    try:
+        url = (directory / ADDRESS_FILE).read_text()
+        socket.create_connection(("127.0.0.1", port_of(url)), timeout=5).close()
+    except (OSError, ValueError):
+        raise StandInError(
+            "this study is a rehearsal and its stand-in serves as long as `ledger run` works: "
+            "start that first, or name a server with --server-url and --lms"
+        ) from None
+    return url, str(directory / LMS_FILE)
+
+
+def port_of_last_time(directory: Path) -> int:
+    """The port of the stand-in that served from ``directory`` before, so that workers which joined
+    find the next one there. 0, which stands for any, where there was none or the port is taken."""
+    try:
+        port = port_of((directory / ADDRESS_FILE).read_text())
+        with socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
+    except (OSError, ValueError):
+        return 0
+    return port
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
 
 
 class StandInAdmin:
@@ -106,6 +143,7 @@ class StandInProcess:
             )
         self.port = int(msgspec.json.decode(ready)["port"])
         self.base_url = f"http://127.0.0.1:{self.port}"
+        (directory / ADDRESS_FILE).write_text(self.base_url)
         self.lms = [str(write_lms_wrapper(directory, self.port, token_file))]
         self.admin = StandInAdmin(self.port, token)
 

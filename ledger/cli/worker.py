@@ -19,12 +19,14 @@ from ledger.errors import LedgerError, Usage
 @study_option
 @click.option("--roles", required=True, help="Roles, separated by commas: cell,test_run,grader …")
 @click.option("--supervised", default="", hidden=True, help="Run id of the supervisor.")
-@click.option("--server-url", default="", help="Model server instead of the study's.")
-@click.option("--lms", default="", help="The lms tool instead of the study's.")
+@click.option("--server-url", default="", help="Model server instead of the study's or the run's.")
+@click.option("--lms", default="", help="The lms tool instead of the study's or the run's.")
 def command(study: Path, roles: str, supervised: str, server_url: str, lms: str) -> int:
     """Work in some roles of a frozen study until told to stop (Ctrl-C).
 
-    `ledger run` starts the right set by itself; more workers may join on the same ledger.
+    `ledger run` starts the right set by itself; more workers may join on the same ledger. In a
+    rehearsal they find the stand-in server of the run that they join. What a joined worker refuses
+    ends that run with its message and status.
     """
     import structlog
 
@@ -72,6 +74,10 @@ def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -
         from actors.servers.lmstudio import Limits, LMStudio
 
         declared = frozen.study.server
+        if declared.kind == "stand_in" and not server_url:
+            from actors.rehearsal.stand_in_process import running_stand_in
+
+            server_url, lms = running_stand_in(context.directory.run / "stand_in")
         limits = Limits(
             first_token_s=float(declared.first_token_s), progress_s=float(declared.progress_s)
         )

@@ -31,15 +31,6 @@ def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") 
         time.sleep(0.02)
 
 
-def second_worker(study: StudyOnDisk, role: str) -> "subprocess.Popen[str]":
-    """Another worker of the role, with the same server as the set's own."""
-    command = next(
-        command.split() for command in study.processes().values() if f"--roles {role} " in command
-    )
-    options = command[command.index("--supervised") + 2 :]
-    return study.start("worker", "--roles", role, *options)
-
-
 @pytest.mark.parametrize(
     ("role", "event"),
     [
@@ -63,7 +54,7 @@ def test_a_command_that_was_taken_over_is_done_once(
     wait_until(lambda: stopped(pid), process)
     before = events(study.facts(), first, event)
 
-    helper = second_worker(study, role)
+    helper = study.start("worker", "--roles", role)
     wait_until(lambda: events(study.facts(), first, event) > before, process)
     os.kill(pid, signal.SIGCONT)
     ended = finish(process)
