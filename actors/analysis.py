@@ -7,6 +7,7 @@ so it can be made again, byte for byte, by whoever has the ledger and this code.
 
 import msgspec
 
+from actors.frozen_study import repair_study
 from actors.identity import package_files
 from actors.loop import Context, Done, Handlers, Work
 from ledger.checkpoint import SignedCheckpoint, parse_checkpoint, split_notes
@@ -110,6 +111,7 @@ def compute(context: Context, head: int | None = None) -> Results:
     follower.catch_up(seq + 1)
     if progress.frozen is None or progress.study is None:
         raise Refused("the study is not frozen, so nothing is declared yet: `ledger freeze` first")
+    study = repair_study(progress.study)
     if progress.study.grading.when == "end" and not progress.completed:
         cells = progress.cells.values()
         graded = sum(cell.status in ("graded", "void") for cell in cells)
@@ -125,7 +127,7 @@ def compute(context: Context, head: int | None = None) -> Results:
     }
     present = {file.name: file.digest for file in package_files()}
     return analyse(
-        progress.study,
+        study,
         outcomes,
         residency,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=_leaf(context, seq)),
@@ -177,7 +179,7 @@ def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
     report = build_report(
         ReportInputs(
             results=results,
-            study=progress.study,
+            study=repair_study(progress.study),
             tasks=progress.tasks,
             amendments=amendments,
             mined=mined,

@@ -141,10 +141,9 @@ def started(frozen: FrozenStudy, cell: CellId, attempt: int) -> CellStarted:
     return CellStarted(
         cell=cell,
         attempt=attempt,
-        task=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
-        base_tree=task.base_tree,
-        treatment=frozen.treatment(cell.arm).source,
-        model=model_digest(frozen.study.model(cell.agent)),
+        unit=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
+        arm=frozen.treatment(cell.arm).source,
+        agent=model_digest(frozen.study.model(cell.agent)),
         simulated=frozen.study.simulated,
     )
 

@@ -23,9 +23,20 @@ from projections.progress import Progress
 from schemas.events.study import StudyFrozen, TasksFrozen, TreatmentIdentity
 from schemas.identifiers import STUDY_STREAM
 from schemas.study import Study
+from schemas.study_file import AnyStudy
 from schemas.task import Task
 
 BASE_TREES_KEPT = 2
+
+
+def repair_study(study: AnyStudy) -> Study:
+    """``study`` where it mines repositories. Raises Refused for another kind."""
+    if not isinstance(study, Study):
+        raise Refused(
+            f'this works on tasks of repositories (kind = "repair"); the study is of kind '
+            f'"{study.kind}"'
+        )
+    return study
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class FrozenStudy:
         if progress.frozen is None or progress.study is None:
             raise Refused("the study is not frozen: `ledger freeze` first")
         self.event: StudyFrozen = progress.frozen
-        self.study: Study = progress.study
+        self.study: Study = repair_study(progress.study)
         self.tasks: dict[str, Task] = progress.tasks
         self._packs = next(
             fact.event.packs for fact in reversed(facts) if isinstance(fact.event, TasksFrozen)

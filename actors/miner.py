@@ -65,7 +65,7 @@ class Miner:
     def mine_repository(self, work: Work) -> Done:
         """Walk the history and record the static funnel."""
         command: MineRepository = work.command
-        _, study = work.context.directory.read_study()
+        _, study = work.context.directory.read_repair_study()
         repository = _declared(study, command.repository)
         mined, audit = self._mine(work, study, repository)
         rejected: dict[str, int] = {}
@@ -85,7 +85,7 @@ class Miner:
     def validate_candidates(self, work: Work) -> Done:
         """Validate candidates in mining order until the declared number is valid."""
         command: ValidateCandidates = work.command
-        _, study = work.context.directory.read_study()
+        _, study = work.context.directory.read_repair_study()
         repository = _declared(study, command.repository)
         stream = repository_stream(repository.id)
         known = fold(MinedTasks(work.artifacts.get), work.facts(stream))

@@ -65,6 +65,7 @@ from schemas.identifiers import (
     repository_stream,
 )
 from schemas.study import Study
+from schemas.study_file import AnyStudy
 from schemas.task import Task
 
 JSON = "application/json"
@@ -90,7 +91,7 @@ def freeze_tasks(work: Work) -> Done:
     """Fix the split: per repository the first valid candidates in mining order."""
     from actors.mining import pack_trees  # pulls in pygit2, which most commands do not need
 
-    _, study = work.context.directory.read_study()
+    _, study = work.context.directory.read_repair_study()
     _refuse_if_frozen(work, "the split")
     mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
     tasks: list[Task] = []
@@ -144,7 +145,7 @@ def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[T
 
 def prepare_plan(work: Work) -> Done:
     """Compute the order of all cells from the study and the frozen tasks."""
-    _, study = work.context.directory.read_study()
+    _, study = work.context.directory.read_repair_study()
     _refuse_if_frozen(work, "the plan")
     progress = fold(Progress(work.artifacts.get), work.facts(STUDY_STREAM))
     if not progress.tasks:
@@ -158,7 +159,7 @@ def prepare_plan(work: Work) -> Done:
 def freeze_study(work: Work) -> Done:
     """Bind everything in one event of digests."""
     directory = work.context.directory
-    content, study = directory.read_study()
+    content, study = directory.read_repair_study()
     _refuse_if_frozen(work, "the study")
     facts = work.facts(STUDY_STREAM)
     tasks = [fact.event for fact in facts if isinstance(fact.event, TasksFrozen)]
@@ -311,7 +312,7 @@ def anchor_checkpoint(work: Work) -> Done:
 
 
 def frozen_differences(
-    directory: StudyDirectory, study: Study, content: bytes, amendments: Amendments
+    directory: StudyDirectory, study: AnyStudy, content: bytes, amendments: Amendments
 ) -> tuple[tuple[FrozenFile, ...], tuple[str, ...]]:
     """(changed or new files with their present digests, names that are gone), against what the
     freeze and later amendments bound."""

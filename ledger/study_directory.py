@@ -21,7 +21,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from ledger.errors import Refused, Unfinished, Usage
-from schemas.study import Study, StudyError, parse_study
+from schemas.study import Study
+from schemas.study_file import AnyStudy, StudyError, parse_study
 
 MAX_STUDY_BYTES = 1 << 20
 
@@ -42,7 +43,7 @@ class StudyDirectory:
         self.reports = self.var / "reports"
         self.run = self.var / "run"
 
-    def read_study(self) -> tuple[bytes, Study]:
+    def read_study(self) -> tuple[bytes, AnyStudy]:
         """``study.toml`` as it stands on disk. Raises Usage with what to do."""
         try:
             about = self.toml.stat()
@@ -65,6 +66,16 @@ class StudyDirectory:
             return content, parse_study(content, str(self.toml))
         except StudyError as error:
             raise Usage(str(error)) from None
+
+    def read_repair_study(self) -> tuple[bytes, Study]:
+        """``study.toml`` of a study that mines repositories. Raises Usage for another kind."""
+        content, study = self.read_study()
+        if not isinstance(study, Study):
+            raise Usage(
+                f'{self.toml}: this command works on tasks of repositories (kind = "repair"); the '
+                f'study is of kind "{study.kind}"'
+            )
+        return content, study
 
     def repository_path(self, url: str) -> Path:
         """Where a repository of the study lies: a path from the study's folder, or absolute."""

@@ -36,7 +36,8 @@ from schemas.base import Count, Digest, Event, Position, Value
 from schemas.events.cell import CellClass
 from schemas.events.study import AmendmentRecorded, StudyFrozen
 from schemas.identifiers import Identifier
-from schemas.study import Contrast, Stopping, Study, parse_study
+from schemas.study import Contrast, Stopping, Study
+from schemas.study_file import parse_repair_study
 
 STREAM = "paired-risk-difference"
 """The stream of the bootstrap is ``<study id>/paired-risk-difference``; the stratified one has
@@ -354,7 +355,7 @@ class Declarations:
             Declaration(
                 seq=fact.seq,
                 finding="frozen" if isinstance(event, StudyFrozen) else event.finding,
-                study=parse_study(self._read(event.study)),
+                study=parse_repair_study(self._read(event.study)),
             )
         )
 

@@ -28,7 +28,7 @@ from schemas.events.server import ModelLoaded, ModelLost, ModelUnloaded
 from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen, TasksFrozen
 from schemas.identifiers import CellId
 from schemas.plan import Plan, PlannedCell
-from schemas.study import Study, parse_study
+from schemas.study_file import AnyStudy, parse_study
 from schemas.task import Task
 
 
@@ -114,7 +114,7 @@ class Progress:
 
     read: ReadArtifact
     frozen: StudyFrozen | None = None
-    study: Study | None = None
+    study: AnyStudy | None = None
     tasks: dict[str, Task] = field(default_factory=dict)
     prepared_plan: Plan | None = None
     cells: dict[str, CellProgress] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class Progress:
         """Not ended yet, or ended by an infrastructure failure with attempts left."""
         if cell.status in ("planned", "running"):
             return True
-        limit = self.study.budgets.infrastructure_attempts if self.study else 0
+        limit = self.study.attempts if self.study else 0
         return cell.ended == "infrastructure" and cell.attempt + 1 < limit
 
     def next_cell(self) -> CellProgress | None:

@@ -168,6 +168,15 @@ class AdvanceCell(Value, tag_field="do", tag="advance_cell"):
     cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
 
 
+# --- memory sessions -----------------------------------------------------------------------------
+
+
+class AdvanceSession(Value, tag_field="do", tag="advance_session"):
+    """Drive a case of a transfer study to its end, or to the next answer that a model must give."""
+
+    cell: Annotated[str, Meta(description="CASE/MEMORY/DRIVER/TRIAL")]
+
+
 # --- test runs and grading -----------------------------------------------------------------------
 
 
@@ -211,6 +220,7 @@ Command = (
     | AskModel
     | ReleaseModels
     | AdvanceCell
+    | AdvanceSession
     | RunPublicTests
     | GradeCell
     | CheckGold
@@ -235,6 +245,7 @@ ROLE_OF: dict[type[Command], Role] = {
     AskModel: "model_server",
     ReleaseModels: "model_server",
     AdvanceCell: "cell",
+    AdvanceSession: "memory_session",
     RunPublicTests: "test_run",
     GradeCell: "grader",
     CheckGold: "grader",

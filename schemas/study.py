@@ -1,19 +1,13 @@
-"""A study is data: the contents of ``study.toml``.
+"""A study is data: the contents of ``study.toml``, its common parts and the kind ``repair``.
 
-A common part plus what its ``kind`` needs. Study 2 and the example ship as such files; no study is
-special-cased in code. ``parse_study`` turns bytes into a checked :class:`Study` or raises
-:class:`StudyError` with a message that names the key and what is allowed there.
+The kind ``transfer`` is in ``schemas/transfer_study.py``; ``schemas/study_file.py`` reads the file.
+Study 2 and the example ship as such files; no study is special-cased in code.
 """
 
 import datetime
-import difflib
-import json
-import re
-import tomllib
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
 from schemas.base import END, Digest, GitOid, Value
@@ -35,12 +29,8 @@ Fallback = Annotated[
     Meta(pattern=rf"^(head|without [A-Za-z0-9._-]+){END}", description="`head` or `without NAME`"),
 ]
 
-MAX_INTEGER = (1 << 63) - 1
+Refuse = Callable[[str, str], None]
 MAX_PORT = 65_535
-
-
-class StudyError(ValueError):
-    """``study.toml`` cannot be used. The message names the key and what is allowed."""
 
 
 class Platform(Value):
@@ -299,6 +289,11 @@ class Study(Value):
         dict[str, str], Meta(description="how open points are read; printed in the report")
     ] = {}
 
+    @property
+    def attempts(self) -> int:
+        """How often a cell may start when nothing was observed."""
+        return self.budgets.infrastructure_attempts
+
     def model(self, model_id: str) -> Model:
         return next(model for model in self.models if model.id == model_id)
 
@@ -306,124 +301,8 @@ class Study(Value):
         return next(repo for repo in self.repositories if repo.id == repository_id)
 
 
-def parse_study(content: bytes, name: str = "study.toml") -> Study:
-    """Read and check the bytes of a study file.
-
-    Raises :class:`StudyError`; its message begins with ``name``, names the key and says what is
-    allowed there.
-    """
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise StudyError(f"{name}: not UTF-8 text (byte {error.start})") from None
-    if text.startswith("\ufeff"):
-        raise StudyError(f"{name}: begins with a byte order mark; save it as UTF-8 without one")
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
-        raise StudyError(f"{name}: not valid TOML: {error}") from None
-    try:
-        study = msgspec.convert(document, Study)
-    except msgspec.ValidationError as error:
-        raise StudyError(f"{name}: {_explain(error, document)}") from None
-    for key, number in _integers(document):
-        if abs(number) > MAX_INTEGER:
-            raise StudyError(f"{name}: `{key}`: no number here is larger than {MAX_INTEGER}")
-    _check_references(study, name)
-    return study
-
-
-def _explain(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
-    """Turn msgspec's message into one that names the key as it is written in TOML."""
-    text = str(error)
-    message, _, path = text.partition(" - at `$")
-    path = path.rstrip("`").lstrip(".")
-    unknown = re.match(r"Object contains unknown field `(.*)`$", message)
-    if unknown:
-        key = unknown.group(1)
-        allowed = _fields_at(path)
-        close = difflib.get_close_matches(key, allowed, n=1)
-        hint = f" (did you mean `{close[0]}`?)" if close else ""
-        where = f"`{path}.{key}`" if path else f"`{key}`"
-        return f"unknown key {where}{hint}; allowed here: {', '.join(allowed)}"
-    missing = re.match(r"Object missing required field `(.*)`$", message)
-    if missing:
-        where = f"{path}.{missing.group(1)}" if path else missing.group(1)
-        return f"`{where}` is missing"
-    got = f" (it is {_value_at(document, path)!r:.80})" if path else ""
-    annotation = _annotation_at(path)
-    if message.startswith("Invalid enum value"):
-        allowed = [json.dumps(value) for value in _literals_in(annotation)]
-        return f"`{path}`: allowed: {', '.join(allowed)}{got}"
-    rule = _rule_in(annotation)
-    if rule and message.startswith("Expected `str`"):
-        return f"`{path}`: allowed: {rule}{got}"
-    return f"`{path or 'the file'}`: {message[0].lower()}{message[1:]}{got}"
-
-
-def _integers(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
-    """Every whole number of a document with its key."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _integers(inner, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _integers(inner, f"{path}[{index}]")
-    elif isinstance(value, int):
-        yield path, value
-
-
-def _value_at(document: Any, path: str) -> Any:
-    for part in re.findall(r"[^.\[\]]+", path):
-        try:
-            document = document[int(part)] if isinstance(document, list) else document[part]
-        except (KeyError, ValueError, IndexError, TypeError):
-            return None
-    return document
-
-
-def _annotation_at(path: str) -> Any:
-    """The annotation of the field at ``path`` (``models[0].generation``); Study itself for ""."""
-    annotation: Any = Study
-    for part in re.sub(r"\[[^\]]*\]", "", path).split("."):
-        structs = _structs_in(annotation)
-        if not part or not structs:
-            break
-        annotation = get_type_hints(structs[0], include_extras=True).get(part)
-    return annotation
-
-
-def _fields_at(path: str) -> list[str]:
-    """Names that the struct at ``path`` allows, in declared order."""
-    structs = _structs_in(_annotation_at(path))
-    return [field.encode_name for field in msgspec.structs.fields(structs[0])] if structs else []
-
-
-def _literals_in(annotation: Any) -> list[Any]:
-    if get_origin(annotation) is Literal:
-        return list(get_args(annotation))
-    return [found for part in get_args(annotation) for found in _literals_in(part)]
-
-
-def _rule_in(annotation: Any) -> str:
-    """The words that stand beside a pattern: nobody should have to read it."""
-    for part in getattr(annotation, "__metadata__", ()):
-        if isinstance(part, Meta) and part.pattern and part.description:
-            return part.description
-    return next(filter(None, map(_rule_in, get_args(annotation))), "")
-
-
-def _structs_in(annotation: Any) -> list[type[msgspec.Struct]]:
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return [annotation]
-    return [found for part in get_args(annotation) for found in _structs_in(part)]
-
-
-def _check_references(study: Study, name: str) -> None:
-    """Cross-field rules that a type cannot state."""
-
-    def refuse(key: str, why: str) -> None:
-        raise StudyError(f"{name}: `{key}`: {why}")
+def check_study(study: Study, refuse: Refuse) -> None:
+    """Cross-field rules that a type cannot state; ``refuse(key, why)`` raises."""
 
     for key, ids in (
         ("repositories", [item.id for item in study.repositories]),
@@ -453,17 +332,7 @@ def _check_references(study: Study, name: str) -> None:
             refuse(f"contrasts[{index}].family", "the primary contrast is never in a family")
     if sum(contrast.primary for contrast in study.contrasts) > 1:
         refuse("contrasts", "at most one contrast is primary")
-    for index, model in enumerate(study.models):
-        if model.context_length > model.max_context_length:
-            refuse(f"models[{index}].context_length", "larger than max_context_length")
-        if study.simulated and model.rehearsal is None:
-            refuse(f"models[{index}].rehearsal", "a simulated study declares it for every model")
-        if model.rehearsal is not None and not study.simulated:
-            refuse(f"models[{index}].rehearsal", "only allowed where `simulated = true`")
-    if study.simulated != (study.server.kind == "stand_in"):
-        refuse("server.kind", '"stand_in" goes with `simulated = true`, and only with it')
-    if int(study.server.url.rpartition(":")[2]) > MAX_PORT:
-        refuse("server.url", f"{study.server.url}: a port is at most {MAX_PORT}")
+    check_server(study.server, study.models, study.simulated, refuse)
     if study.preregistered and study.grading.when != "end":
         refuse("grading.when", 'a preregistered study grades at the "end"')
     _check_paths(study, refuse)
@@ -477,13 +346,28 @@ def _check_references(study: Study, name: str) -> None:
         refuse("repeats.seeds", "a seed stands twice; every one makes a cell of its own")
 
 
-def _check_paths(study: Study, refuse: Callable[[str, str], None]) -> None:
+def check_server(server: Server, models: Sequence[Model], simulated: bool, refuse: Refuse) -> None:
+    """Rules between the server, the models and whether the study is a rehearsal."""
+    for index, model in enumerate(models):
+        if model.context_length > model.max_context_length:
+            refuse(f"models[{index}].context_length", "larger than max_context_length")
+        if simulated and model.rehearsal is None:
+            refuse(f"models[{index}].rehearsal", "a simulated study declares it for every model")
+        if model.rehearsal is not None and not simulated:
+            refuse(f"models[{index}].rehearsal", "only allowed where `simulated = true`")
+    if simulated != (server.kind == "stand_in"):
+        refuse("server.kind", '"stand_in" goes with `simulated = true`, and only with it')
+    if int(server.url.rpartition(":")[2]) > MAX_PORT:
+        refuse("server.url", f"{server.url}: a port is at most {MAX_PORT}")
+
+
+def _check_paths(study: Study, refuse: Refuse) -> None:
     """Paths stay inside the folder that they are of: the study's, or the repository's."""
     named = [(f"documents[{i}]", path) for i, path in enumerate(study.documents)]
     if study.tasks.texts:
         named.append(("tasks.texts", study.tasks.texts))
     for key, path in named:
-        if not _is_inside(path):
+        if not is_inside(path):
             refuse(key, f"{path!r} must be a path inside the study's folder")
     for index, document in enumerate(study.documents):
         if document in study.documents[:index]:
@@ -494,11 +378,11 @@ def _check_paths(study: Study, refuse: Callable[[str, str], None]) -> None:
             refuse(f"{key}.url", "a path or URL has no NUL")
         for field in ("package_roots", "test_roots", "version_files", "requirements"):
             for number, path in enumerate(getattr(repository.layout, field)):
-                if not _is_inside(path):
+                if not is_inside(path):
                     where = f"{key}.layout.{field}[{number}]"
                     refuse(where, f"{path!r} must be a path inside the repository")
 
 
-def _is_inside(path: str) -> bool:
+def is_inside(path: str) -> bool:
     parts = path.rstrip("/").split("/")
     return not {"", ".."} & set(parts) and parts != ["."] and not set(path) & {"\\", "\0"}

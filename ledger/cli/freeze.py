@@ -16,6 +16,7 @@ def command(study: Path, as_json: bool) -> None:
     `ledger run` refuses before this and whenever something frozen differs, naming the file. Prints
     the study digest and the power of the primary contrast, also at the solvable share of tasks.
     """
+    from actors.frozen_study import repair_study
     from actors.loop import carry_out
     from actors.operator import HANDLERS
     from ledger.cli.power import power_lines
@@ -49,6 +50,6 @@ def command(study: Path, as_json: bool) -> None:
     )
     if frozen.dirty:
         print("note           the checkout has uncommitted changes; the event says so")
-    for line in power_lines(progress.study, len(progress.tasks), solvable):
+    for line in power_lines(repair_study(progress.study), len(progress.tasks), solvable):
         print(line)
     print("next           ledger run")

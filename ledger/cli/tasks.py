@@ -51,7 +51,7 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
     from schemas.commands import MineRepository
 
     with writing(study) as context:
-        _, declared = context.directory.read_study()
+        _, declared = context.directory.read_repair_study()
         with progress_bar() as look:
             for name in _chosen(declared.repositories, repository):
                 carry_out(context, MineRepository(repository=name), Miner(look).handlers())
@@ -96,7 +96,7 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
     from schemas.commands import ValidateCandidates
 
     with writing(study) as context:
-        _, declared = context.directory.read_study()
+        _, declared = context.directory.read_repair_study()
         with progress_bar() as look:
             for name in _chosen(declared.repositories, repository):
                 order = ValidateCandidates(repository=name, allow_unsafe_sandbox=unsafe_no_sandbox)

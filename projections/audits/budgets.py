@@ -18,7 +18,8 @@ from schemas.events.cell import (
 )
 from schemas.events.grading import TestRunFinished
 from schemas.events.study import AmendmentRecorded, StudyFrozen
-from schemas.study import Budgets, parse_study
+from schemas.study import Budgets, Study
+from schemas.study_file import parse_study
 
 Kind = str
 KINDS: tuple[Kind, ...] = ("turn", "tool_call", "test_run")
@@ -55,7 +56,8 @@ class BudgetAudit:
     def apply(self, fact: Fact) -> None:
         event = fact.event
         if isinstance(event, StudyFrozen | AmendmentRecorded):
-            self._limits = _limits(parse_study(self._read(event.study)).budgets)
+            study = parse_study(self._read(event.study))
+            self._limits = _limits(study.budgets) if isinstance(study, Study) else {}
             return
         if isinstance(event, CellStarted):
             self._cells += 1

@@ -15,7 +15,7 @@ from schemas.events.grading import CellGraded
 from schemas.events.run import StudyCompleted
 from schemas.events.study import PlanPrepared, StudyFrozen
 from schemas.plan import Plan
-from schemas.study import parse_study
+from schemas.study_file import parse_study
 
 
 @dataclass
@@ -91,8 +91,8 @@ class CompletenessAudit:
             yield "the frozen plan is not the plan that was prepared last"
             return
         plan = msgspec.json.decode(self._read(self._plan.plan), type=Plan)
-        budgets = parse_study(self._read(event.study)).budgets
-        self._attempts_allowed = budgets.infrastructure_attempts
+        attempts = parse_study(self._read(event.study)).attempts
+        self._attempts_allowed = attempts
         self._cells = {str(planned.cell): _Cell(planned.position) for planned in plan.cells}
 
     def _cell_problems(self, cell: _Cell, name: str, event: Event) -> Iterator[str]:

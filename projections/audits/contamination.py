@@ -10,7 +10,8 @@ from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
 from schemas.base import Event
 from schemas.events.study import StudyFrozen, TasksFrozen
-from schemas.study import parse_study
+from schemas.study import Study
+from schemas.study_file import parse_study
 from schemas.task import Task
 
 
@@ -39,7 +40,8 @@ class ContaminationAudit:
                         fact.seq, f"{repository}: {commit[:12]} is {count} tasks of the split"
                     )
         elif isinstance(event, StudyFrozen):
-            first_day = parse_study(self._read(event.study)).tasks.not_before
+            study = parse_study(self._read(event.study))
+            first_day = study.tasks.not_before if isinstance(study, Study) else ""
             for task in self._tasks:
                 if task.committed[:10] < first_day:
                     self._findings.violation(

@@ -13,7 +13,7 @@ from schemas.base import Event
 from schemas.events.cell import CellStarted
 from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded, StudyFrozen, TasksFrozen
-from schemas.study import parse_study
+from schemas.study_file import parse_study
 from schemas.task import Task
 
 
@@ -77,15 +77,11 @@ class IdentityAudit:
                     yield f"the run is of study {event.study[:12]}, which is not the frozen one"
             case CellStarted():
                 cell = event.cell
-                task = self._tasks.get(cell.unit)
-                if task is None:
+                if cell.unit not in self._task_digests:
                     yield f"{cell}: {cell.unit} is not a frozen task"
-                else:
-                    if event.task != self._task_digests[cell.unit]:
-                        yield f"{cell}: the task is not the frozen one"
-                    if event.base_tree != task.base_tree:
-                        yield f"{cell}: the base tree is not the task's"
-                if event.model != self._models.get(cell.agent):
+                elif event.unit != self._task_digests[cell.unit]:
+                    yield f"{cell}: the task is not the frozen one"
+                if event.agent != self._models.get(cell.agent):
                     yield f"{cell}: the identity of model {cell.agent} is not the frozen one"
                 if self._frozen is not None and event.simulated != self._frozen.simulated:
                     yield f"{cell}: simulated is {event.simulated}, frozen was the opposite"
@@ -114,12 +110,12 @@ class IdentityAudit:
 
     def _compare_treatment(self, seq: int, event: CellStarted) -> None:
         arm = event.cell.arm
-        if event.treatment == self._treatments.get(arm):
+        if event.arm == self._treatments.get(arm):
             return
         if self._code_amended is None:
             self._findings.violation(seq, f"{event.cell}: the code of {arm} is not the frozen one")
             return
-        self._treatments[arm] = event.treatment
+        self._treatments[arm] = event.arm
         self._findings.note(
             seq, f"{arm} has other code from here on (amendment at record {self._code_amended})"
         )

@@ -18,7 +18,7 @@ from schemas.events.study import (
     StudyFrozen,
     TasksFrozen,
 )
-from schemas.study import parse_study
+from schemas.study_file import parse_study
 
 
 class InspectionAudit:

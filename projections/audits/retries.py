@@ -17,7 +17,7 @@ from schemas.events.cell import (
     TurnStarted,
 )
 from schemas.events.study import AmendmentRecorded, StudyFrozen
-from schemas.study import parse_study
+from schemas.study_file import parse_study
 
 
 @dataclass
@@ -64,8 +64,8 @@ class RetryAudit:
     def apply(self, fact: Fact) -> None:
         event = fact.event
         if isinstance(event, StudyFrozen | AmendmentRecorded):
-            budgets = parse_study(self._read(event.study)).budgets
-            self._cell_attempts = budgets.infrastructure_attempts
+            attempts = parse_study(self._read(event.study)).attempts
+            self._cell_attempts = attempts
             return
         name = fact.stream.removeprefix("cell/")
         cell = self._cells.setdefault(name, _Cell())

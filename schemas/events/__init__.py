@@ -24,6 +24,15 @@ from schemas.events.command import (
     CommandRefused,
     CommandRequested,
 )
+from schemas.events.correction import (
+    CorrectionApproved,
+    CorrectionDisputed,
+    CorrectionExpired,
+    CorrectionProposed,
+    CorrectionSuperseded,
+    CorrectionWithdrawn,
+    DisputeResolved,
+)
 from schemas.events.grading import CellGraded, GoldChecked, TestRunFinished
 from schemas.events.ledger import CheckpointAnchored, LedgerCreated
 from schemas.events.mining import (
@@ -51,6 +60,25 @@ from schemas.events.study import (
     ReportWritten,
     StudyFrozen,
     TasksFrozen,
+)
+from schemas.events.transfer import (
+    CaseFinished,
+    DecisionDeclared,
+    FamiliesFrozen,
+    FixtureCalled,
+    MemoryRetrieved,
+    MemorySeeded,
+    MemoryWritten,
+    RepairChanged,
+    RepairClosed,
+    RepairOpened,
+    RepairRerun,
+    SessionClosed,
+    SessionOpened,
+    StoreSnapshotted,
+    SurfaceRead,
+    SystemDescribed,
+    TransferScored,
 )
 
 ALL_EVENTS: tuple[type[Event], ...] = (
@@ -96,6 +124,30 @@ ALL_EVENTS: tuple[type[Event], ...] = (
     TestRunFinished,
     CellGraded,
     GoldChecked,
+    CorrectionProposed,
+    CorrectionApproved,
+    CorrectionSuperseded,
+    CorrectionExpired,
+    CorrectionDisputed,
+    DisputeResolved,
+    CorrectionWithdrawn,
+    FamiliesFrozen,
+    SystemDescribed,
+    MemorySeeded,
+    StoreSnapshotted,
+    SessionOpened,
+    MemoryRetrieved,
+    MemoryWritten,
+    FixtureCalled,
+    DecisionDeclared,
+    SessionClosed,
+    SurfaceRead,
+    CaseFinished,
+    TransferScored,
+    RepairOpened,
+    RepairChanged,
+    RepairRerun,
+    RepairClosed,
 )
 
 EVENT_TYPES: dict[str, type[Event]] = {event.TYPE: event for event in ALL_EVENTS}

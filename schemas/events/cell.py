@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from schemas.base import ArtifactRef, Count, Digest, Event, GitOid, Nanoseconds
+from schemas.base import ArtifactRef, Count, Digest, Event, Nanoseconds
 from schemas.identifiers import CellId
 
 CellClass = Literal[
@@ -29,10 +29,9 @@ class CellStarted(Event):
     TYPE: ClassVar[str] = "cell.started.v1"
     cell: Annotated[CellId, Meta(description="the planned cell")]
     attempt: Annotated[Count, Meta(description="0, or how many attempts failed for infrastructure")]
-    task: Annotated[Digest, Meta(description="digest of the frozen task")]
-    base_tree: GitOid
-    treatment: Annotated[Digest, Meta(description="source digest of the arm")]
-    model: Annotated[Digest, Meta(description="digest of the model's frozen identity")]
+    unit: Annotated[Digest, Meta(description="digest of the frozen task or case")]
+    arm: Annotated[Digest, Meta(description="source digest of the treatment or memory")]
+    agent: Annotated[Digest, Meta(description="digest of the model's or driver's identity")]
     simulated: Annotated[bool, Meta(description="true where a stand-in answers: never evidence")]
 
 

@@ -20,12 +20,15 @@ from ledger.log import Fact, NewEvent
 from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
 from schemas.events.cell import TurnAbandoned, TurnAnswered, TurnFailed, TurnStarted
 from schemas.events.server import ModelLoadStarted, ModelLost, ModelUnloaded, ServerMismatched
-from schemas.study import Study, parse_study
+from schemas.study import Study
+from schemas.study_file import parse_repair_study
 
 TOKEN = "a token of the tests"
 CELL = "R001-001/H000/M002/0"
 TEMPLATE = Path(__file__).parents[2] / "actors" / "rehearsal" / "templates" / "demo.toml"
-STUDY = parse_study(TEMPLATE.read_bytes().replace(b"HEAD-OF-THE-EXAMPLE-REPOSITORY", b"0" * 40))
+STUDY = parse_repair_study(
+    TEMPLATE.read_bytes().replace(b"HEAD-OF-THE-EXAMPLE-REPOSITORY", b"0" * 40)
+)
 SHORT = Limits(
     answer_s=10, load_s=10, first_token_s=0.6, progress_s=0.6, unload_s=0.4, poll_s=0.02, lms_s=20
 )
@@ -381,7 +384,7 @@ def test_a_real_study_refuses_a_simulated_server(
 ) -> None:
     text = TEMPLATE.read_text().replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", "0" * 40)
     lines = [line for line in text.splitlines() if not line.startswith("rehearsal")]
-    real: Study = parse_study(
+    real: Study = parse_repair_study(
         "\n".join(lines)
         .replace("simulated = true", "simulated = false")
         .replace('kind = "stand_in"', 'kind = "lmstudio"')

@@ -89,6 +89,8 @@ def _example(field: inspect.Type, name: str) -> Any:
             return digest_of(name)
         case inspect.StrType(pattern=str() as pattern) if "{40}" in pattern:
             return digest_of(name)[:40]
+        case inspect.StrType(pattern=str() as pattern) if "T[0-9]" in pattern:
+            return "2026-07-18T09:30:00Z"
         case inspect.StrType(pattern=str()):
             return "R001-003"
         case inspect.StrType():

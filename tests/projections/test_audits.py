@@ -197,10 +197,9 @@ VIOLATIONS: list[tuple[str, Edit, str]] = [
     ),
     ("leak-probes", change(LeakProbed, findings=("object 1234",)), "gold was seen in object 1234"),
     ("leak-probes", change(LeakProbed, tasks=0), "0 of 1 tasks were searched"),
-    ("identity", change(CellStarted, task=digest_of("x")), "the task is not the frozen one"),
-    ("identity", change(CellStarted, base_tree="e" * 40), "the base tree is not the task's"),
-    ("identity", change(CellStarted, model=digest_of("x")), "identity of model M002"),
-    ("identity", change(CellStarted, treatment=digest_of("x")), "code of H000 is not the frozen"),
+    ("identity", change(CellStarted, unit=digest_of("x")), "the task is not the frozen one"),
+    ("identity", change(CellStarted, agent=digest_of("x")), "identity of model M002"),
+    ("identity", change(CellStarted, arm=digest_of("x")), "code of H000 is not the frozen"),
     ("identity", change(CellStarted, simulated=False), "simulated is False"),
     ("identity", change(RunStarted, study=digest_of("x")), "which is not the frozen one"),
     ("identity", change(StudyFrozen, dirty=True), "not the digest of what was frozen"),
@@ -457,7 +456,7 @@ def test_other_code_after_an_amendment_is_a_note(whole: TinyStudy, whole_facts: 
     changed = (FrozenFile(name="code/harnesses/h000_exact_search.py", digest=digest_of("new")),)
     edit = both(
         change(AmendmentRecorded, changed=changed),
-        change(CellStarted, treatment=digest_of("new")),
+        change(CellStarted, arm=digest_of("new")),
     )
     verdict = run_audit("identity", whole, edit(whole, whole_facts))
     assert verdict.status == "ok"

@@ -82,7 +82,7 @@ from schemas.identifiers import (
     task_stream,
 )
 from schemas.plan import Plan, PlannedCell
-from schemas.study import parse_study
+from schemas.study_file import parse_study
 from schemas.task import FailToPass, Overlay, Size, Task
 
 JSON = "application/json"
@@ -360,10 +360,9 @@ class TinyStudy:
         started = CellStarted(
             cell=cell,
             attempt=attempt,
-            task=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
-            base_tree=task.base_tree,
-            treatment=self.sources[cell.arm],
-            model=model_digest(self.study.model(cell.agent)),
+            unit=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
+            arm=self.sources[cell.arm],
+            agent=model_digest(self.study.model(cell.agent)),
             simulated=True,
         )
         request = self.put({"messages": []})

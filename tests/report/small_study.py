@@ -63,7 +63,7 @@ from schemas.events.study import (
 )
 from schemas.identifiers import RUN_STREAM, STUDY_STREAM, CellId, parse_cell_id, repository_stream
 from schemas.plan import Plan, PlannedCell
-from schemas.study import parse_study
+from schemas.study_file import parse_study
 from schemas.task import Task
 from tests.projections.tiny_study import INSTANCE, SERVER, TinyStudy, digest_of
 
@@ -427,10 +427,9 @@ class SmallStudy(TinyStudy):
         return CellStarted(
             cell=cell,
             attempt=attempt,
-            task=digest_of(cell.unit),
-            base_tree="b" * 40,
-            treatment=digest_of(cell.arm),
-            model=digest_of(cell.agent),
+            unit=digest_of(cell.unit),
+            arm=digest_of(cell.arm),
+            agent=digest_of(cell.agent),
             simulated=True,
         )
 

@@ -23,10 +23,9 @@ def started(attempt: int) -> CellStarted:
     return CellStarted(
         cell=parse_cell_id(CELL),
         attempt=attempt,
-        task=digest_of("task"),
-        base_tree="b" * 40,
-        treatment=digest_of("arm"),
-        model=digest_of("model"),
+        unit=digest_of("task"),
+        arm=digest_of("arm"),
+        agent=digest_of("model"),
         simulated=False,
     )
 

@@ -1,0 +1,276 @@
+"""Test families of the correction-transfer protocol, in the form that the product runs.
+
+Everything here is data: the fixture (state, tools, surfaces), the cases, what is expected and what
+is prohibited. A family is frozen before any case runs; the scorer reads nothing else. Protocol,
+sections 2 and 4, and its completed tables.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from schemas.base import Value
+from schemas.correction import Correction, EffectiveLifecycle, Name, Session, Words
+from schemas.identifiers import Identifier
+
+CaseKind = Literal[
+    "positive",
+    "scope_negative",
+    "supersession",
+    "conflict",
+    "expiry",
+    "outcome",
+    "baseline",
+    "principal_negative",
+    "task_negative",
+    "not_yet_valid",
+    "persistence",
+    "persistence_negative",
+    "noninterference",
+]
+Stage = Literal[
+    "retention", "retrieval", "relevance", "resolution", "decision", "action", "outcome"
+]
+STAGES: tuple[Stage, ...] = (
+    "retention",
+    "retrieval",
+    "relevance",
+    "resolution",
+    "decision",
+    "action",
+    "outcome",
+)
+Verdict = Literal["pass", "fail", "unobserved", "not_required"]
+Grade = Annotated[
+    Literal["captured", "reported", "none"],
+    Meta(
+        description="whose word the evidence is: ours, at our boundary; the system's own; nobody's"
+    ),
+]
+
+NEEDS_RESOLUTION = "needs_resolution"
+"""The decision option of abstaining: nothing is guessed, the resolution path is called."""
+DECLARE_DECISION = "declare_decision"
+"""The tool that every fixture offers beside its own: ``option`` and ``basis`` (ids of records)."""
+
+# --- fixture: state, tools and surfaces as data ---------------------------------------------------
+
+Effect = Literal["read", "write", "decide", "resolve"]
+
+
+class Operation(Value):
+    """What a tool does to the state. ``path`` is keys joined by ``/``; ``{name}`` stands for the
+    argument of that name, in ``path`` and in texts of ``value``. A text that is nothing but one
+    ``{name}`` takes the argument with its type."""
+
+    do: Annotated[
+        Literal["get", "keys", "set", "append", "nothing"],
+        Meta(description="return the value; return its keys; replace it; add to a list; none"),
+    ]
+    path: str = ""
+    value: Any = None
+
+
+class Acknowledgement(Value):
+    """How a tool answers a state-changing call, beside the truth: behaviour of the fixture."""
+
+    kind: Annotated[
+        Literal["honest", "false", "late"],
+        Meta(
+            description="`false`: says done and does nothing; `late`: says done, and it is done "
+            "after `delay` further calls, at the latest when the session ends"
+        ),
+    ] = "honest"
+    calls: Annotated[
+        int | None, Meta(ge=1, description="how many calls, from the first; null: all of them")
+    ] = None
+    delay: Annotated[int, Meta(ge=1)] = 1
+
+
+class Tool(Value):
+    """One tool of a fixture. Its name must not be evaluative (leakage lint)."""
+
+    name: Identifier
+    effect: Annotated[Effect, Meta(description="whether it reads, changes, decides or resolves")]
+    description: Words
+    parameters: Annotated[
+        dict[str, Literal["string", "integer", "number", "boolean", "list"]],
+        Meta(description="arguments by name, all of them required unless in `optional`"),
+    ] = {}
+    optional: tuple[str, ...] = ()
+    operation: Operation
+    acknowledgement: Acknowledgement = Acknowledgement()
+
+
+class Fixture(Value):
+    """A small world: its first state, the tools that touch it, and the surfaces that are read."""
+
+    state: dict[str, Any]
+    tools: Annotated[tuple[Tool, ...], Meta(min_length=1)]
+    surfaces: Annotated[
+        dict[str, str],
+        Meta(description="authoritative surfaces: name → path in the state; `` is all of it"),
+    ]
+
+
+# --- expectations -------------------------------------------------------------------------------
+
+
+class Check(Value):
+    """One line of a predicate; all of a predicate's lines must hold.
+
+    Surfaces ``journal`` and ``decision`` always exist: the call journal, and the declared decision
+    with ``option`` and ``basis``.
+    """
+
+    surface: Name
+    path: Annotated[str, Meta(description="keys joined by `/` below the surface; ``: all of it")]
+    op: Literal["equals", "not_equals", "in", "starts_with", "count", "unchanged", "journal_order"]
+    value: Annotated[
+        Any,
+        Meta(
+            description="compared value; `count`: length, or for the journal {tool, arguments, "
+            "is}; `journal_order`: call patterns in their order; `unchanged`: nothing"
+        ),
+    ] = None
+
+
+class ArgumentTest(Value):
+    """What one argument of a call must be."""
+
+    op: Literal["equals", "in", "includes", "excludes", "any"]
+    value: Any = None
+
+
+class CallPattern(Value):
+    """Calls of a tool whose arguments pass every named test; unnamed arguments are free."""
+
+    tool: Identifier
+    arguments: dict[str, ArgumentTest] = {}
+    times: Annotated[
+        int | None, Meta(ge=1, description="exactly so many calls; null: at least one")
+    ] = None
+    before: Annotated[
+        Literal["write"] | None, Meta(description="the call must precede every `write` call")
+    ] = None
+
+
+class Expected(Value):
+    abstain: Annotated[
+        bool | Literal["either"],
+        Meta(description="true: must not decide but resolve; either: counts in neither half"),
+    ]
+    decision_accept: tuple[Name, ...] = ()
+    action: Annotated[
+        tuple[tuple[CallPattern, ...], ...],
+        Meta(description="alternatives; each is calls in this order; empty: nothing is expected"),
+    ] = ()
+    outcome: Annotated[tuple[Check, ...], Meta(description="predicate over surfaces")] = ()
+
+
+class WriteSession(Value):
+    """A session before the one that is scored, in which the correction is taught."""
+
+    turns: Annotated[tuple[Words, ...], Meta(min_length=1)]
+    teaches: Annotated[tuple[Identifier, ...], Meta(min_length=1)]
+
+
+class Case(Value):
+    case_id: Identifier
+    kind: CaseKind
+    store: Annotated[tuple[Identifier, ...], Meta(description="records seeded into the memory")]
+    eligible: Annotated[
+        tuple[Identifier, ...], Meta(description="records that apply in the session")
+    ]
+    session: Session
+    prompt: Words
+    expected: Expected
+    prohibited: tuple[CallPattern, ...] = ()
+    required: Annotated[
+        tuple[Stage, ...], Meta(description="stages that must pass; all others: not_required")
+    ]
+    absent: Annotated[
+        bool, Meta(description="retention passes where the record is absent from the store")
+    ] = False
+    excluded: Annotated[
+        bool, Meta(description="relevance passes where the store's records were not admitted")
+    ] = False
+    write_session: WriteSession | None = None
+    acknowledgements: Annotated[
+        dict[str, Acknowledgement], Meta(description="by tool: the fixture's behaviour here")
+    ] = {}
+    effective_lifecycle: Annotated[
+        dict[str, EffectiveLifecycle], Meta(description="by record, as projected at the freeze")
+    ] = {}
+    note: str = ""
+
+
+class Waiver(Value):
+    """A lint finding that is accepted, with the reason; frozen and printed."""
+
+    rule: Identifier
+    case: Annotated[str, Meta(description="case id; empty: the whole family")] = ""
+    reason: Words
+
+
+class Provenance(Value):
+    threads: tuple[Name, ...] = ()
+    symptom: str = ""
+    details: str = ""
+
+
+class Family(Value):
+    """One correction with its controls."""
+
+    format: Literal[1]
+    family_id: Identifier
+    title: Words
+    provenance: Provenance = Provenance()
+    exercises: tuple[
+        Literal["principal", "task", "valid_from", "persistence", "noninterference"], ...
+    ] = ()
+    records: Annotated[tuple[Correction, ...], Meta(min_length=1)]
+    decision_options: Annotated[tuple[Name, ...], Meta(min_length=2)]
+    twin_decision: Annotated[
+        Name, Meta(description="decision of a counterfactual record that the prompt suits as well")
+    ]
+    topic_terms: Annotated[
+        tuple[Name, ...], Meta(max_length=12, description="words that prompts may use freely")
+    ]
+    slots: Annotated[
+        dict[str, tuple[Name, ...]],
+        Meta(description="words in which a negative's prompt may differ, by slot"),
+    ] = {}
+    fixture: Fixture
+    cases: Annotated[tuple[Case, ...], Meta(min_length=1)]
+    waivers: tuple[Waiver, ...] = ()
+
+    def case(self, case_id: str) -> Case:
+        for case in self.cases:
+            if case.case_id == case_id:
+                return case
+        raise LookupError(f"family {self.family_id} has no case {case_id}")
+
+    def record(self, correction_id: str) -> Correction:
+        for record in self.records:
+            if record.correction_id == correction_id:
+                return record
+        raise LookupError(f"family {self.family_id} has no record {correction_id}")
+
+
+class PlannedCase(Value):
+    """What one unit of a transfer plan is: a case with so many distractors in the store."""
+
+    unit: Annotated[Identifier, Meta(description="`<case id>.d<distractors>`")]
+    family_id: Identifier
+    case_id: Identifier
+    distractors: Annotated[int, Meta(ge=0)]
+
+
+class FrozenSuite(Value):
+    """What `families.frozen` names: every family in the product's form, and the units."""
+
+    suite_id: Identifier
+    version: Name
+    families: tuple[Family, ...]
+    units: tuple[PlannedCase, ...]
