@@ -226,7 +226,7 @@ class ModelServerError(Exception):
         evidence: Sequence[Evidence] = (),
         instance_id: str | None = None,
     ) -> None:
-        super().__init__(f"{message}. {remedy}")
+        super().__init__(f"{message.rstrip('.')}. {remedy}")
         self.message = message
         self.remedy = remedy
         self.evidence = tuple(evidence)

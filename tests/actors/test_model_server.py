@@ -394,3 +394,53 @@ def test_a_real_study_refuses_a_simulated_server(
         ensure(ModelServerActor(real, client), take)
     assert "model.loaded" not in kinds(events)
     assert json.dumps(kinds(events)).count("server.checked") == 1
+
+
+def test_a_server_that_is_gone_is_noticed_before_the_retry_and_costs_no_attempt_of_the_cell(
+    actor: ModelServerActor,
+    client: LMStudio,
+    take: Take,
+    events: Events,
+    context: Context,
+    stand_in: StandInServer,
+) -> None:
+    ensure(actor, take)
+    finish(context)
+    stand_in.state.set_faults({"connection_reset_before_first_token": {}, "server_stopped": {}})
+    with pytest.raises(PreflightMismatch, match="lms"):
+        ask(actor, take, context)
+    finish(context)
+
+    stand_in.state.set_faults({})
+    stand_in.state.started = True
+    stand_in.state.instances.clear()  # it was started again, with nothing in memory
+    again = ModelServerActor(STUDY, client)
+    ask(again, take, context)  # a second command for the same turn
+    turns = [
+        (type(f.event), f.event.attempt)
+        for f in events()
+        if isinstance(f.event, TurnStarted | TurnFailed | TurnAnswered)
+    ]
+    assert turns == [(TurnStarted, 0), (TurnFailed, 0), (TurnStarted, 1), (TurnAnswered, 1)]
+
+
+def test_a_second_command_for_a_turn_counts_on(
+    actor: ModelServerActor, take: Take, events: Events, context: Context, stand_in: StandInServer
+) -> None:
+    ensure(actor, take)
+    finish(context)
+    stand_in.state.set_faults({"back_pressure_429": {"retry_after": "1"}})
+    with pytest.raises(SafetyStop):
+        ask(actor, take, context)
+    finish(context)
+    stand_in.state.set_faults({})
+    ask(actor, take, context)
+    finish(context)
+    turns = [
+        (type(f.event), f.event.attempt)
+        for f in events()
+        if isinstance(f.event, TurnStarted | TurnAbandoned | TurnAnswered)
+    ]
+    assert turns == [(TurnStarted, 0), (TurnAbandoned, 0), (TurnStarted, 1), (TurnAnswered, 1)]
+    done = ask(actor, take, context)  # and a third one finds the answer
+    assert (done.events, done.requests) == ((), ())

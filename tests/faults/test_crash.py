@@ -205,3 +205,57 @@ def test_killed_at_forty_random_moments(
             ]
         )
     print(f"\n{kills} kills at random moments, seeds 100 to {seed - 1}")
+
+
+# --- what is not a worker -------------------------------------------------------------------------
+
+
+def killed_while_it_runs(
+    study: StudyOnDisk, process: "subprocess.Popen[str]", part: str, baseline: Baseline
+) -> bool:
+    """Kill the first process of the study whose command has ``part``; False where the run ended
+    before one was seen."""
+    first = next(iter(baseline.appends.values()))[0]
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None:
+        assert time.monotonic() < deadline
+        if part == "stand_in_server" and not any(f.stream == first.stream for f in study.facts()):
+            continue  # in the middle of a cell, not while it starts
+        for pid, command in study.processes().items():
+            if part in command:
+                os.kill(pid, signal.SIGKILL)
+                return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "statuses"),
+    [
+        pytest.param("bwrap", [0], id="a run of tests"),
+        pytest.param("/stand_in/lms ps", [6, 0], id="the tool of the model server"),
+        pytest.param("stand_in_server", [0], id="the model server"),
+    ],
+)
+def test_something_that_a_worker_uses_is_killed(
+    frozen_study: StudyOnDisk,
+    baseline: Baseline,
+    tmp_path: Path,
+    part: str,
+    statuses: list[int],
+) -> None:
+    """Tests that were killed are run again. A server that died is started again with its set. A
+    tool that fails says that something is not as it should be: the run stops, and goes on."""
+    for number in range(RUNS):
+        study = frozen_study.copy(tmp_path / f"study-{number}")
+        process = study.start("run")
+        if killed_while_it_runs(study, process, part, baseline):
+            break
+        assert finish(process).status == 0  # the tool lives for an instant, and was not seen
+    else:
+        pytest.fail(f"{part} was never seen in {RUNS} runs")
+    ended = [finish(process).status]
+    while ended[-1] != 0 and len(ended) < RUNS:
+        ended.append(study.ledger_command("run").status)
+    assert ended == statuses
+    check_undisturbed_end(study, baseline)
