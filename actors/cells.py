@@ -144,7 +144,7 @@ def started(frozen: FrozenStudy, cell: CellId, attempt: int) -> CellStarted:
         unit=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
         arm=frozen.treatment(cell.arm).source,
         agent=model_digest(frozen.study.model(cell.agent)),
-        simulated=frozen.study.simulated,
+        simulated=frozen.event.simulated,
     )
 
 

@@ -20,8 +20,10 @@ from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_
 from ledger.errors import Refused
 from projections.fold import fold
 from projections.progress import Progress
+from schemas.base import ArtifactRef
 from schemas.events.study import StudyFrozen, TasksFrozen, TreatmentIdentity
 from schemas.identifiers import STUDY_STREAM
+from schemas.plan import undeclared
 from schemas.study import Study
 from schemas.study_file import AnyStudy
 from schemas.task import Task
@@ -66,18 +68,32 @@ class FrozenStudy:
         self.event: StudyFrozen = progress.frozen
         self.study: Study = repair_study(progress.study)
         self.tasks: dict[str, Task] = progress.tasks
-        self._packs = next(
-            fact.event.packs for fact in reversed(facts) if isinstance(fact.event, TasksFrozen)
-        )
+        planned = [cell.planned for cell in progress.cells.values()]
+        missing = undeclared(self.study, planned, self.tasks.values())
+        if missing:
+            raise Refused(
+                "an amendment has taken away what planned cells need "
+                f"({'; '.join(missing)}): put it back into study.toml and `ledger amend` again"
+            )
+        self._packs: dict[str, ArtifactRef] = {}
+        for fact in facts:
+            if isinstance(fact.event, TasksFrozen):
+                self._packs = fact.event.packs
         self._base_trees: OrderedDict[str, BaseTree] = OrderedDict()
 
     def treatment(self, arm: str) -> TreatmentIdentity:
-        return next(treatment for treatment in self.event.treatments if treatment.id == arm)
+        """Raises Refused for an arm that was not frozen."""
+        for treatment in self.event.treatments:
+            if treatment.id == arm:
+                return treatment
+        raise Refused(f"treatment {arm} was not frozen: a cell of it cannot run")
 
     def base_store(self, repository: str) -> Path:
         """The bare object store with the repository's base trees; made from the frozen pack when
         it is not there yet."""
-        pack = self._packs[repository]
+        pack = self._packs.get(repository)
+        if pack is None:
+            raise Refused(f"no base trees of repository {repository} were frozen")
         templates = self._context.directory.templates
         templates.mkdir(parents=True, exist_ok=True)
         store = templates / f"{repository}-{pack.digest[:16]}.git"

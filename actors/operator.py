@@ -64,6 +64,7 @@ from schemas.identifiers import (
     parse_cell_id,
     repository_stream,
 )
+from schemas.plan import undeclared
 from schemas.study import Study
 from schemas.study_file import AnyStudy
 from schemas.task import Task
@@ -206,6 +207,8 @@ def amend_study(work: Work) -> Done:
     if amendments.frozen is None:
         raise Refused("the study is not frozen yet: change it freely, then `ledger freeze`")
     content, study = work.context.directory.read_study()
+    progress = fold(Progress(work.artifacts.get), work.context.log_facts())
+    _refuse_another_study(study, progress)
     changed, removed = frozen_differences(work.context.directory, study, content, amendments)
     if not changed and not removed:
         raise Refused("nothing that is frozen has changed: there is nothing to record")
@@ -219,6 +222,30 @@ def amend_study(work: Work) -> Done:
         study=work.artifacts.put(content, TOML),
     )
     return Done([NewEvent(STUDY_STREAM, event)])
+
+
+def _refuse_another_study(study: AnyStudy, progress: Progress) -> None:
+    """What no amendment can change: whether models or a stand-in answer, and what the planned cells
+    are made of."""
+    if progress.study is not None and study.kind != progress.study.kind:
+        raise Refused(
+            f'study.toml: `kind`: the study was frozen as a "{progress.study.kind}" study: put it '
+            "back, or `ledger init` a study of its own"
+        )
+    if study.simulated != progress.simulated:
+        is_now = "a rehearsal" if progress.simulated else "a study of real models"
+        raise Refused(
+            f"study.toml: `simulated` (with `server.kind`): this was frozen as {is_now}, and no "
+            "amendment makes it anything else: put it back, or `ledger init` a study of its own"
+        )
+    planned = [cell.planned for cell in progress.cells.values()]
+    missing = undeclared(study, planned, progress.tasks.values())
+    if missing:
+        raise Refused(
+            f"planned cells need what study.toml does not declare any more ({'; '.join(missing)}): "
+            "put it back. What ran stays in the report; a contrast that is not wanted may be taken "
+            "out, and the amendment says so"
+        )
 
 
 def inspect_outcomes(work: Work) -> Done:

@@ -169,7 +169,7 @@ class ContrastResult(Value):
     family: Annotated[str, Meta(description="Holm family; empty: primary, or an estimate")]
     standing: Annotated[
         Literal["confirmatory", "exploratory"],
-        Meta(description="exploratory: declared or changed after the first cell"),
+        Meta(description="exploratory: declared, or changed with the code, after the first cell"),
     ]
     changed_at: Annotated[
         Position | None, Meta(description="record of the amendment that made it what it is")
@@ -320,7 +320,8 @@ class Results(Value):
         return any(flow.without_verdict for flow in self.flow)
 
     def contrast(self, contrast_id: str) -> ContrastResult:
-        return next(contrast for contrast in self.contrasts if contrast.id == contrast_id)
+        """Raises KeyError for one that is not declared."""
+        return {contrast.id: contrast for contrast in self.contrasts}[contrast_id]
 
 
 def encode_results(results: Results) -> bytes:
@@ -337,6 +338,10 @@ class Declaration(Value):
     seq: Position
     finding: Literal["frozen", "before_first_cell", "after_first_cell", "after_inspection"]
     study: Study
+    beside: Annotated[
+        tuple[str, ...],
+        Meta(description="what else an amendment changed or removed: code, libraries, documents"),
+    ] = ()
 
 
 class Declarations:
@@ -356,8 +361,14 @@ class Declarations:
                 seq=fact.seq,
                 finding="frozen" if isinstance(event, StudyFrozen) else event.finding,
                 study=parse_repair_study(self._read(event.study)),
+                beside=() if isinstance(event, StudyFrozen) else _beside(event),
             )
         )
+
+
+def _beside(event: AmendmentRecorded) -> tuple[str, ...]:
+    names = {*(file.name for file in event.changed), *event.removed}
+    return tuple(sorted(names - {"study.toml"}))
 
 
 def _declared(study: Study, contrast_id: str) -> object:
@@ -380,13 +391,19 @@ def _declared(study: Study, contrast_id: str) -> object:
 def _standing(
     contrast: Contrast, study: Study, declarations: Sequence[Declaration]
 ) -> tuple[Literal["confirmatory", "exploratory"], int | None]:
-    """Since which record the contrast is what it is, and what that makes it."""
+    """Since which record the contrast is what it is, and what that makes it.
+
+    Code, libraries and documents decide about every contrast, so a change of one is a change of
+    all.
+    """
     now = _declared(study, contrast.id)
     since = None
     for version in reversed(declarations):
         if _declared(version.study, contrast.id) != now:
             break
         since = version
+        if version.beside:
+            break
     if since is None or since.finding == "frozen":
         return "confirmatory", None
     late = since.finding in ("after_first_cell", "after_inspection")
@@ -423,7 +440,7 @@ def analyse(
     return Results(
         format=1,
         study_id=study.id,
-        simulated=study.simulated,
+        simulated=study.simulated or outcomes.simulated,
         computed_from=computed_from,
         code_not_as_frozen=tuple(sorted(code_not_as_frozen)),
         alpha=float(alpha),

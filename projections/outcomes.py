@@ -119,10 +119,14 @@ class Outcomes:
     read: ReadArtifact
     tasks: dict[str, Task] = field(default_factory=dict)
     cells: dict[str, CellOutcome] = field(default_factory=dict)
+    simulated: bool = False
+    """Whether the study was frozen as a rehearsal, or a stand-in answered in any cell."""
     _plan: Plan | None = None
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
+        if isinstance(event, StudyFrozen | CellStarted | TurnAnswered):
+            self.simulated |= event.simulated is True
         match event:
             case TasksFrozen():
                 listed = msgspec.json.decode(self.read(event.tasks), type=list[Task])

@@ -114,6 +114,8 @@ class Progress:
 
     read: ReadArtifact
     frozen: StudyFrozen | None = None
+    simulated: bool = False
+    """Once true it stays so: no amendment makes evidence of what a stand-in answered."""
     study: AnyStudy | None = None
     tasks: dict[str, Task] = field(default_factory=dict)
     prepared_plan: Plan | None = None
@@ -128,6 +130,8 @@ class Progress:
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
+        if isinstance(event, StudyFrozen | CellStarted | ModelLoaded | TurnAnswered):
+            self.simulated |= event.simulated is True
         match event:
             case TasksFrozen():
                 listed = msgspec.json.decode(self.read(event.tasks), type=list[Task])

@@ -295,10 +295,18 @@ class Study(Value):
         return self.budgets.infrastructure_attempts
 
     def model(self, model_id: str) -> Model:
-        return next(model for model in self.models if model.id == model_id)
+        """Raises LookupError where the study declares no such model."""
+        for model in self.models:
+            if model.id == model_id:
+                return model
+        raise LookupError(f"model {model_id} is not declared")
 
     def repository(self, repository_id: str) -> Repository:
-        return next(repo for repo in self.repositories if repo.id == repository_id)
+        """Raises LookupError where the study declares no such repository."""
+        for repository in self.repositories:
+            if repository.id == repository_id:
+                return repository
+        raise LookupError(f"repository {repository_id} is not declared")
 
 
 def check_study(study: Study, refuse: Refuse) -> None:

@@ -46,7 +46,7 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
         if reason is not None:
             raise Usage("--check shows no outcome and takes no --reason")
         return _check(study, as_json)
-    pass_gate(study, reason, "an analysis")
+    pass_gate(study, reason, "an analysis", announce=as_json)
     recorded: int | None = None
     if may_append(study):
         with writing(study) as context:
@@ -104,6 +104,13 @@ def _print(results: "Results", recorded: int | None, as_json: bool) -> None:
         print()
         print_table(rows)
         print()
+    if results.code_not_as_frozen:
+        names = ", ".join(results.code_not_as_frozen[:3])
+        more = ", …" if len(results.code_not_as_frozen) > 3 else ""
+        print(
+            f"code       {len(results.code_not_as_frozen)} files are not as frozen: {names}{more}; "
+            "put them back, or `ledger amend`"
+        )
     where = f"record {recorded}" if recorded is not None else "not recorded: a copy to read"
     print(f"analysis   {where}, computed from records 0 to {head.head}")
     print("next       ledger report")

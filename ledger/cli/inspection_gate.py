@@ -5,20 +5,31 @@ It guards what this program shows. What was opened with another program it canno
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from actors.loop import Context
+from ledger.checkpoint import (
+    check_signature,
+    origin_of_first_record,
+    parse_checkpoint,
+    split_notes,
+)
 from ledger.cli.options import reading, writing
-from ledger.errors import Refused
-from ledger.sqlite_log import IMPORTED_MARK
+from ledger.errors import Integrity, Refused
+from ledger.last_seen import key_of_ledger, recall
+from ledger.signing_keys import VerifierKey, config_home, load_signing_key
+from ledger.sqlite_log import IMPORTED_MARK, SqliteLog
 from ledger.study_directory import StudyDirectory
 
 
-def pass_gate(study: Path, reason: str | None, what: str) -> None:
+def pass_gate(study: Path, reason: str | None, what: str, *, announce: bool = True) -> None:
     """Commit ``outcomes.inspected`` with the reason, or raise Refused with the rule.
 
-    Called once a command, before it shows ``what``. An imported ledger, or one that this user
-    cannot write, keeps no record of who looked: the rule is applied all the same, and a line on
-    standard error says that nothing was recorded. Another says so where the study is a rehearsal.
+    Called once a command, before it shows ``what``. Somebody else's ledger, imported or not
+    writable, keeps no record of who looked: the rule is applied all the same, and a line on
+    standard error says that nothing was recorded. In one that the user's own key has signed the
+    record is never left out. With ``announce`` another line says so where the study is a rehearsal.
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS
@@ -36,6 +47,8 @@ def pass_gate(study: Path, reason: str | None, what: str) -> None:
         with writing(study) as context:
             carry_out(context, InspectOutcomes(reason=reason.strip()), HANDLERS)
     with reading(study) as context:
+        if not recorded and signed_by_this_user(context):
+            raise Refused(_why_unrecorded(context.directory))
         progress = fold(Progress(context.artifacts.get), context.log_facts())
     if progress.study is None:
         raise Refused("the study is not frozen: there are no outcomes")
@@ -46,7 +59,7 @@ def pass_gate(study: Path, reason: str | None, what: str) -> None:
             "ledger: this copy of the ledger is never written; the inspection is not recorded",
             file=sys.stderr,
         )
-    if progress.study.simulated:
+    if announce and progress.simulated:
         print("SIMULATED: a rehearsal, not evidence", file=sys.stderr)
 
 
@@ -56,4 +69,42 @@ def may_append(study: Path) -> bool:
     imported = directory.ledger.with_name(IMPORTED_MARK).exists()
     return not imported and all(
         os.access(path, os.W_OK) for path in (directory.ledger, directory.var)
+    )
+
+
+def signed_by_this_user(context: Context) -> bool:
+    """Whether the user's own key has signed this ledger: a checkpoint of it lies here, or the
+    user's verifier remembers one."""
+    home = config_home()
+    own = load_signing_key(home)
+    first = next(context.log.read(0, 1), None)
+    if own is None or first is None:
+        return False
+    key = own.verifier(origin_of_first_record(first.record))
+    if recall(home, key) is not None or key_of_ledger(home, context.directory.ledger) == key:
+        return True
+    rows = context.log.checkpoints() if isinstance(context.log, SqliteLog) else []
+    notes = [note for _, note in rows]
+    with suppress(OSError):
+        notes += split_notes(context.directory.checkpoints.read_bytes())[0]
+    return any(_is_valid(note, key) for note in notes)
+
+
+def _is_valid(note: bytes, key: VerifierKey) -> bool:
+    try:
+        return check_signature(parse_checkpoint(note), key) == "valid"
+    except Integrity:
+        return False
+
+
+def _why_unrecorded(directory: StudyDirectory) -> str:
+    mark = directory.ledger.with_name(IMPORTED_MARK)
+    if mark.exists():
+        return (
+            "this ledger is marked as imported, and your own key has signed it: look at outcomes "
+            f"in the study itself, where that is recorded. If this is the study, remove {mark}"
+        )
+    return (
+        "this ledger cannot be written, and your own key has signed it: outcomes are shown when "
+        f"that can be recorded. Make {directory.var} and what is in it writable"
     )

@@ -178,7 +178,7 @@ def summary(progress: Progress) -> dict[str, object]:
         counts[cell.status] = counts.get(cell.status, 0) + 1
     return {
         "frozen": progress.frozen.digest if progress.frozen else None,
-        "simulated": progress.frozen.simulated if progress.frozen else None,
+        "simulated": progress.simulated if progress.frozen else None,
         "completed": progress.completed,
         "cells": {
             "planned": len(progress.cells),

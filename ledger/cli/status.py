@@ -28,7 +28,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     if progress.frozen is None:
         print("not frozen yet")
         return
-    if progress.frozen.simulated:
+    if progress.simulated:
         print("SIMULATED: a rehearsal, not evidence")
     state = progress.stopped or "running, or killed: `ledger run` goes on"
     if progress.completed:

@@ -59,6 +59,13 @@ class TurnAnswered(Event):
     first_token_ns: Nanoseconds
     duration_ns: Nanoseconds
     back_pressure: Annotated[int, Meta(ge=0, description="429 or 503 answers waited for")] = 0
+    simulated: Annotated[
+        bool | None,
+        Meta(
+            description="whether a stand-in says that it answered: never evidence; null: recorded "
+            "before this was"
+        ),
+    ] = None
 
 
 class TurnFailed(Event):

@@ -98,6 +98,12 @@ def running(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on commands are those of a user whose key has signed nothing here."""
+    monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(tmp_path / "config of somebody else"))
+
+
+@pytest.fixture
 def ledger(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command line in this process."""
 

@@ -47,6 +47,7 @@ def test_the_inspection_stands_before_the_analysis(ledger: Run, small: Path) -> 
     assert inspected.event.reason == "as planned"
     lines = ran.out.splitlines()
     assert lines[0] == "SIMULATED: a rehearsal, not evidence"
+    assert (ran.out + ran.err).count("SIMULATED") == 1
     assert lines[1].startswith("H018 against H000 with M002: 3/3 of the tasks resolved against 1/3")
     assert f"record {analysed.seq}, computed from records 0 to" in ran.out
 
@@ -145,6 +146,7 @@ def test_the_check_takes_no_reason(ledger: Run, small: Path) -> None:
     assert missing.status == 1 and "`ledger analyze" in missing.err
 
 
+@pytest.mark.usefixtures("somebody_else")
 def test_an_imported_ledger_is_analysed_and_not_written(ledger: Run, small: Path) -> None:
     before = len(facts_of(small))
     StudyDirectory(small).ledger.with_name(IMPORTED_MARK).touch()

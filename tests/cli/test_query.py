@@ -3,10 +3,14 @@
 import csv
 import io
 import os
+import shutil
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ledger.signing_keys import config_home
 from schemas.events.study import OutcomesInspected
 from tests.cli.conftest import Run, facts_of, inspections, record
 from tests.projections.tiny_study import CELLS, TinyStudy, graded, of_type
@@ -150,6 +154,7 @@ def test_a_statement_that_cannot_run_opens_no_gate(ledger: Run, study: Path) -> 
     assert facts_of(study) == before
 
 
+@pytest.mark.usefixtures("somebody_else")
 def test_an_imported_ledger_is_not_written(ledger: Run, study: Path) -> None:
     (study / "var" / "imported").touch()
     before = facts_of(study)
@@ -160,6 +165,46 @@ def test_an_imported_ledger_is_not_written(ledger: Run, study: Path) -> None:
     assert facts_of(study) == before
 
 
+def without_checkpoints(study: Path) -> None:
+    connection = sqlite3.connect(study / "var" / "ledger.db")
+    with connection:
+        connection.execute("DELETE FROM checkpoints")
+    connection.close()
+    (study / "var" / "checkpoints.log").unlink()
+
+
+def without_memory(study: Path) -> None:
+    """What this user's verifier remembers is forgotten; the checkpoints are still there."""
+    for folder in ("ledgers", "last-seen"):
+        shutil.rmtree(config_home() / folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("cover", [None, without_memory, without_checkpoints])
+def test_ones_own_study_is_not_looked_at_as_an_imported_one(
+    ledger: Run, study: Path, cover: Callable[[Path], None] | None
+) -> None:
+    mark = study / "var" / "imported"
+    assert ledger("verify-chain", "--study", study).status == 0
+    if cover is not None:
+        cover(study)
+    mark.touch()
+    for words in (
+        ["query", ALL_OUTCOMES],
+        ["analyze"],
+        ["show", "analysis"],
+        ["show", str(CELLS[0])],
+    ):
+        ran = ledger(*words, "--reason", "unseen", "--study", study)
+        assert (ran.status, ran.out) == (1, ""), words
+        assert "your own key has signed it" in ran.err and str(mark) in ran.err
+    if cover is without_checkpoints:
+        return
+    mark.unlink()
+    assert ledger("query", ALL_OUTCOMES, "--reason", "seen", "--study", study).status == 0
+    assert inspections(study)[-1].reason == "seen"
+
+
+@pytest.mark.usefixtures("somebody_else")
 def test_an_imported_ledger_of_an_unfinished_study_shows_no_outcome(
     ledger: Run, running: Path
 ) -> None:
@@ -169,6 +214,17 @@ def test_an_imported_ledger_of_an_unfinished_study_shows_no_outcome(
     assert ran.out == ""
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_ones_own_ledger_is_not_looked_at_unrecorded_when_it_cannot_be_written(
+    ledger: Run, study: Path
+) -> None:
+    (study / "var" / "ledger.db").chmod(0o400)
+    ran = ledger("query", ALL_OUTCOMES, "--reason", "unseen", "--study", study)
+    assert (ran.status, ran.out) == (1, "")
+    assert "writable" in ran.err
+
+
+@pytest.mark.usefixtures("somebody_else")
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_ledger_of_somebody_else_is_not_written(ledger: Run, study: Path) -> None:
     (study / "var" / "ledger.db").chmod(0o400)

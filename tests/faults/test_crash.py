@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -223,8 +224,9 @@ def killed_while_it_runs(
             continue  # in the middle of a cell, not while it starts
         for pid, command in study.processes().items():
             if part in command:
-                os.kill(pid, signal.SIGKILL)
-                return True
+                with suppress(ProcessLookupError):  # it has ended by itself
+                    os.kill(pid, signal.SIGKILL)
+                    return True
     return False
 
 

@@ -217,11 +217,15 @@ class SmallStudy(TinyStudy):
     ran: Mapping[str, Ran] = field(default_factory=lambda: RAN)
     subject: str = "A change"
     code: tuple[FrozenFile, ...] = field(default_factory=package_files)
+    stand_in_answers: bool | None = None
+    """As the server and the cells say it; None: as the study does."""
 
     def __post_init__(self) -> None:
         super().__init__(self.root, self.log)
         self.directory.toml.write_text(self.toml)
         self.study = parse_study(self.toml.encode())
+        if self.stand_in_answers is None:
+            self.stand_in_answers = self.study.simulated
         self.cells = [parse_cell_id(name) for name in self.ran]
         self._json = self.put({})
         self._patch = self.put("diff\n", "text/x-diff")
@@ -359,7 +363,7 @@ class SmallStudy(TinyStudy):
             model=model,
             instance=INSTANCE,
             duration_ns=5 * SECOND,
-            simulated=True,
+            simulated=bool(self.stand_in_answers),
             evidence=self.evidence(),
         )
         self.do(
@@ -430,7 +434,7 @@ class SmallStudy(TinyStudy):
             unit=digest_of(cell.unit),
             arm=digest_of(cell.arm),
             agent=digest_of(cell.agent),
-            simulated=True,
+            simulated=bool(self.stand_in_answers),
         )
 
     def finished(self, cell: CellId, ran: Ran, attempt: int) -> CellFinished:
@@ -467,13 +471,25 @@ class SmallStudy(TinyStudy):
         event = OutcomesInspected(reason=reason, graded=len(self.cells))
         self.do(InspectOutcomes(reason=reason), (STUDY_STREAM, event))
 
-    def amend_to(self, toml: str, finding: str, reason: str = "it was better so") -> None:
+    def amend_to(
+        self,
+        toml: str,
+        finding: str,
+        reason: str = "it was better so",
+        changed: Sequence[str] = (),
+        removed: Sequence[str] = (),
+    ) -> None:
+        """``changed`` and ``removed``: names of what the amendment changes beside study.toml."""
         recorded = {
             "reason": reason,
             "changes_claim": True,
             "finding": finding,
             "inspections": (),
-            "changed": [FrozenFile(name="study.toml", digest=digest_of(toml))],
+            "changed": [
+                FrozenFile(name="study.toml", digest=digest_of(toml)),
+                *(FrozenFile(name=name, digest=digest_of("changed")) for name in changed),
+            ],
+            "removed": removed,
             "study": self.put(toml, "application/toml"),
         }
         event = msgspec.convert(msgspec.to_builtins(recorded), AmendmentRecorded)

@@ -389,3 +389,53 @@ def test_a_title_may_be_corrected_late(make: Make) -> None:
     study.write_complete()
     study.amend_to(TOML.replace("Do file names help?", "Do names help?"), "after_inspection")
     assert set(standings(study).values()) == {("confirmatory", False)}
+
+
+@pytest.mark.parametrize(
+    "name", ["code/projections/analyses/mcnemar.py", "libraries", "documents/protocol.md"]
+)
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_other_code_libraries_or_documents_late_make_everything_exploratory(
+    make: Make, name: str, how: str
+) -> None:
+    study = make()
+    study.write_complete()
+    study.amend_to(TOML, "after_first_cell", **{how: [name]})
+    assert set(standings(study).values()) == {("exploratory", True)}
+    amended = compute(context_of(study)).contrast("primary").changed_at
+    # What is put back later was another thing while cells ran.
+    study.amend_to(TOML, "after_first_cell", changed=["documents/other.md"])
+    later = compute(context_of(study)).contrast("primary").changed_at
+    assert amended is not None and later is not None and later > amended
+
+
+def test_other_code_before_the_first_cell_stays_confirmatory(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    study.amend_to(TOML, "before_first_cell", changed=["code/actors/cells.py"])
+    assert set(standings(study).values()) == {("confirmatory", True)}
+
+
+# --- simulation ----------------------------------------------------------------------------------
+
+REAL = (
+    TOML.replace("simulated = true", "")
+    .replace('kind = "stand_in"', 'kind = "lmstudio"')
+    .replace('rehearsal = { competence_per_mille = 800, seed = "strong" }', "")
+    .replace('rehearsal = { competence_per_mille = 400, seed = "weak" }', "")
+)
+
+
+def test_no_amendment_makes_evidence_of_a_rehearsal(make: Make) -> None:
+    """Not even one that another program wrote: this one refuses it."""
+    study = make()
+    study.write_complete()
+    study.amend_to(REAL, "after_first_cell")
+    assert compute(context_of(study)).simulated
+
+
+def test_one_cell_that_a_stand_in_answered_makes_a_study_simulated(make: Make) -> None:
+    study = make(toml=REAL, stand_in_answers=True)
+    study.write_complete()
+    assert study.frozen.simulated is False
+    assert compute(context_of(study)).simulated

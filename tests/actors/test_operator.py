@@ -1,0 +1,109 @@
+"""What an operator may amend, on the small study whose cells have run."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.analysis import compute
+from actors.frozen_study import FrozenStudy
+from actors.loop import Context, carry_out
+from actors.operator import HANDLERS
+from ledger.errors import Refused
+from ledger.memory_log import MemoryLog
+from schemas.commands import AmendStudy
+from schemas.events.study import AmendmentRecorded
+from tests.projections.tiny_study import of_type
+from tests.report.small_study import TOML, SmallStudy
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> SmallStudy:
+    study = SmallStudy(root=tmp_path, log=MemoryLog())
+    study.write_complete()
+    return study
+
+
+def context_of(study: SmallStudy) -> Context:
+    return Context(study.log, study.artifacts, study.directory, "test")
+
+
+def amend(study: SmallStudy, toml: str) -> None:
+    study.directory.toml.write_text(toml)
+    carry_out(context_of(study), AmendStudy(reason="x", changes_claim=False), HANDLERS)
+
+
+def amendments(study: SmallStudy) -> int:
+    return sum(1 for _ in of_type(study.facts(), AmendmentRecorded))
+
+
+def without(toml: str, *blocks: str) -> str:
+    """``toml`` without the tables that begin so."""
+    for begin in blocks:
+        start = toml.index(begin)
+        end = toml.find("\n\n", start)
+        toml = toml[:start] + ("" if end < 0 else toml[end + 2 :])
+    return toml
+
+
+REAL = "\n".join(
+    line
+    for line in TOML.replace('"stand_in"', '"lmstudio"').splitlines()
+    if not line.startswith(("simulated", "rehearsal"))
+)
+NO_CONTRASTS = without(
+    TOML,
+    '[[contrasts]]\nid = "primary"',
+    '[[contrasts]]\nid = "replication"',
+    '[[contrasts]]\nid = "reversed"',
+    '[[contrasts]]\nid = "gap"',
+)
+GONE = {
+    "an arm": ('[[treatments]]\nid = "H018"', "treatments: H018"),
+    "a model": ('[[models]]\nid = "M003"', "models: M003"),
+    "a repository": ('[[repositories]]\nid = "R002"', "repositories: R002"),
+}
+
+
+def test_no_amendment_makes_a_real_study_of_a_rehearsal(study: SmallStudy) -> None:
+    with pytest.raises(Refused, match="`simulated`.* frozen as a rehearsal"):
+        amend(study, REAL)
+    assert amendments(study) == 0
+
+
+def test_no_amendment_makes_a_rehearsal_of_a_real_study(tmp_path: Path) -> None:
+    study = SmallStudy(root=tmp_path, log=MemoryLog(), toml=REAL)
+    study.write_complete()
+    with pytest.raises(Refused, match="`simulated`.* frozen as a study of real models"):
+        amend(study, TOML)
+    assert amendments(study) == 0
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_what_planned_cells_need_stays_declared(study: SmallStudy, name: str) -> None:
+    block, missing = GONE[name]
+    with pytest.raises(Refused, match=missing):
+        amend(study, without(NO_CONTRASTS, block))
+    assert amendments(study) == 0
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_ledger_in_which_it_was_taken_away_is_refused_and_breaks_nothing(
+    study: SmallStudy, name: str
+) -> None:
+    block, missing = GONE[name]
+    study.amend_to(without(NO_CONTRASTS, block), "after_first_cell")
+    with pytest.raises(Refused, match=missing):
+        FrozenStudy(context_of(study))
+    assert compute(context_of(study)).flow[0].planned == len(study.cells)
+
+
+def test_a_contrast_may_go_and_an_arm_may_come(study: SmallStudy) -> None:
+    amend(study, NO_CONTRASTS + '\n[[treatments]]\nid = "H999"\nrole = "component"\n')
+    assert amendments(study) == 1
+
+
+def test_what_a_study_does_not_declare_is_named(study: SmallStudy) -> None:
+    with pytest.raises(LookupError, match="model M999 is not declared"):
+        study.study.model("M999")
+    with pytest.raises(LookupError, match="repository R999 is not declared"):
+        study.study.repository("R999")
