@@ -51,7 +51,10 @@ class Grader:
         task = self._frozen.tasks[cell.unit]
         candidate = decode_changes(work.artifacts.get(command.candidate))
         tree = graded_tree(candidate, Changes(), self._is_restored(task))
-        run = self._run(work, task, tree.overlays, task.public_test_files, HASH_SEEDS[0])
+        # Its outcome decides nothing, and the agent reads its output: no canary.
+        run = self._run(
+            work, task, tree.overlays, task.public_test_files, HASH_SEEDS[0], canary=False
+        )
         public = msgspec.json.decode(work.artifacts.get(task.public_tests), type=list[str])
         outcomes = {test: run.outcomes.get(test, "absent") for test in public}
         passed = sum(outcome == "passed" for outcome in outcomes.values())
@@ -151,6 +154,7 @@ class Grader:
         overlays: tuple[Changes, ...],
         tests: tuple[str, ...],
         seed: int,
+        canary: bool = True,
     ) -> TestRun:
         return run_tests(
             self._open_sandbox(work),
@@ -162,6 +166,7 @@ class Grader:
             time_limit_ns=task.time_limit_ns,
             scratch=work.scratch,
             min_free_bytes=self._frozen.study.stopping.min_free_disk_bytes,
+            canary=canary,
         )
 
     def _recorded(self, work: Work, run: TestRun) -> GradingRun:

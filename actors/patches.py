@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from actors.git import Git, GitError
-from actors.workspaces import SnapshotFile, blob_id, read_snapshot, unsafe_reason
+from actors.workspaces import SnapshotFile, blob_id, folders_of, read_snapshot, unsafe_reason
 from harnesses.retrieval.snapshot import FileClass
 from schemas.overlay import Changes
 
@@ -152,11 +152,12 @@ def check_policy(
     written = {file.path: file for file in changes.write}
     touched = sorted({*written, *changes.delete})
     result = (set(base) - set(changes.delete)) | set(written)
-    folders = {folder for path in result for folder in _folders(path)}
+    folders = {folder for path in result for folder in folders_of(path)}
     folded: dict[str, set[str]] = {}
     for path in (*result, *folders):
         folded.setdefault(_folded(path), set()).add(path)
     found: list[Violation] = []
+    hidden, protected = _Places(hidden_paths), _Places(protected_paths)
 
     def refuse(kind: ViolationKind, path: str, detail: str) -> None:
         found.append(Violation(kind=kind, path=path, detail=detail))
@@ -168,13 +169,13 @@ def check_policy(
             refuse("unsafe_path", path, reason)
             continue
         file_class = classify(path, written[path].content if path in written else b"")
-        if path in hidden_paths:
+        if hidden.meets(path):
             refuse("hidden_path", path, "belongs to the held-out tests")
         elif file_class == "test":
             refuse("test_path", path, "test files are closed to edits")
         elif file_class == "dependency":
             refuse("dependency_path", path, "dependency files are closed to edits")
-        elif file_class == "infrastructure" or path in protected_paths:
+        elif file_class == "infrastructure" or protected.meets(path):
             refuse("infrastructure_path", path, "test infrastructure is closed to edits")
         elif file_class != "production":
             refuse("not_production", path, f"a file of class {file_class}")
@@ -190,12 +191,12 @@ def check_policy(
             refuse("mode_change", path, modes)
         if not after:
             continue
-        for folder in _folders(path):
+        for folder in folders_of(path):
             if folder in result:
                 refuse("file_and_folder", path, f"{folder} is a file")
         if path in folders:
             refuse("file_and_folder", path, "is a folder with files in it")
-        for place in (path, *_folders(path)):
+        for place in (path, *folders_of(path)):
             if others := sorted(folded[_folded(place)] - {place}):
                 refuse("case_collision", path, f"{place} and {others[0]} differ in case only")
     return tuple(found)
@@ -259,9 +260,21 @@ def _by_path(snapshot: Collection[SnapshotFile]) -> Mapping[str, SnapshotFile]:
     return {file.path.decode("utf-8", "surrogateescape"): file for file in snapshot}
 
 
-def _folders(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+class _Places:
+    """Paths that are closed, with what lies above them as a file and whatever lies below them, in
+    every spelling that some file system takes for the same."""
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self._paths = {_folded(path) for path in paths}
+        self._folders = {folder for path in self._paths for folder in folders_of(path)}
+
+    def meets(self, path: str) -> bool:
+        path = _folded(path)
+        return (
+            path in self._paths
+            or path in self._folders
+            or any(folder in self._paths for folder in folders_of(path))
+        )
 
 
 def _folded(path: str) -> str:

@@ -11,20 +11,48 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from actors.environments import Environment
-from actors.reporters.pytest_results import Outcome, RunVerdict, read_results
+from actors.reporters.pytest_results import Canary, Outcome, RunVerdict, read_results
 from actors.sandbox import Limits, Sandbox, SandboxError
 from actors.sandbox.run import remove_tree
-from actors.workspaces import WorkspaceError, copy_workspace, lay_over
-from schemas.overlay import Changes
+from actors.workspaces import (
+    UnsafePath,
+    WorkspaceError,
+    copy_workspace,
+    folders_of,
+    lay_over,
+)
+from schemas.overlay import Changes, WrittenFile
 
 _REPORTER = Path(__file__).with_name("reporters") / "pytest_reporter.py"
 REPORT_BYTES = 64 << 20
 """Bound on what the reporter may write: about 300,000 tests."""
+
+_CANARY = """\
+import unittest
+
+import pytest
+
+
+def test_{name}_assert():
+    assert len("{name}") == 0
+
+
+def test_{name}_raises():
+    with pytest.raises(ValueError):
+        len("{name}")
+
+
+class Test_{name}(unittest.TestCase):
+    def test_{name}(self):
+        self.assertEqual(len("{name}"), 0)
+"""
+_CANARY_TESTS = 3
+"""One for each way in which a test says that something is wrong; all of them must fail."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +75,10 @@ class TestRun:
     survivors_killed: int = 0
     duration_ns: int = 0
     nonce: str
+    flags: tuple[str, ...] = ()
+    """What the run itself showed of somebody meddling with it, sorted."""
+    laid_over: bool = True
+    """False: no machine could lay these overlays over this tree, so there was no run."""
 
 
 def environment_identity(environment: Environment, sandbox: Sandbox) -> str:
@@ -65,13 +97,16 @@ def execute(
     nonce: str,
     limits: Limits,
     scratch: Path,
+    canary: bool = True,
 ) -> TestRun:
     """Run pytest on a copy of ``template`` with ``overlays`` laid over it, in this order.
 
     ``tests`` are test files (or ids; a file is safer, because one id that is not there ends the
     whole run). ``nonce`` must be new and unguessable, ASCII. ``scratch`` is an existing folder for
     the workspace, on the template's file system. Trouble with the workspace or the sandbox is an
-    infrastructure verdict.
+    infrastructure verdict. With ``canary`` tests that must fail run beside the others, and where
+    they do not the run has no outcome; without it code under test may report what it likes, which
+    is right only where the outcome decides nothing.
     """
 
     def not_run(verdict: RunVerdict, reason: str, missing: Sequence[str] = ()) -> TestRun:
@@ -87,8 +122,18 @@ def execute(
         missing = sorted(set(tests) - set(present))
         if not present:
             return not_run("finished", "none of the test files exists in this tree", missing)
+        planted = None
+        if canary:
+            planted = Canary(name=_name("canary", nonce), tests=_CANARY_TESTS)
+            path = os.path.join(
+                os.path.dirname(present[0].partition("::")[0]), f"test_{planted.name}.py"
+            )
+            source = _CANARY.format(name=planted.name).encode()
+            file = WrittenFile(path=path, mode="100644", content=source)
+            lay_over(workspace, Changes(write=(file,)))
+            present.append(path)
         # A name that code under test cannot know beforehand: the workspace comes first on sys.path.
-        reporter = f"reporter_{hashlib.sha256(nonce.encode()).hexdigest()[:16]}"
+        reporter = _name("reporter", nonce)
         plugins = place / "reporter"
         plugins.mkdir()
         (plugins / f"{reporter}.py").write_bytes(_REPORTER.read_bytes())
@@ -101,7 +146,7 @@ def execute(
             [
                 str(environment.python), "-m", "pytest", "-p", reporter,
                 "-p", "no:cacheprovider", "-p", "no:randomly", "-q",
-                "--continue-on-collection-errors", *end_of_search, *present,
+                "--continue-on-collection-errors", "--maxfail=0", *end_of_search, *present,
             ],
             workspace=workspace,
             read_only=(*environment.read_only, plugins, place / "pytest.ini"),
@@ -111,6 +156,8 @@ def execute(
             request=nonce.encode("ascii"),
             result_bytes=REPORT_BYTES,
         )  # fmt: skip
+    except UnsafePath as error:
+        return replace(not_run("infrastructure", str(error)), laid_over=False)
     except (SandboxError, WorkspaceError) as error:
         return not_run("infrastructure", str(error))
     finally:
@@ -123,6 +170,7 @@ def execute(
         signal=done.signal,
         timed_out=done.timed_out,
         workspace=top,
+        canary=planted,
     )
     return TestRun(
         verdict=results.verdict,
@@ -138,7 +186,13 @@ def execute(
         survivors_killed=done.survivors_killed,
         duration_ns=done.duration_ns,
         nonce=nonce,
+        flags=results.flags,
     )
+
+
+def _name(what: str, nonce: str) -> str:
+    """A name that nobody can know before the run; nothing about the nonce follows from it."""
+    return f"{what[0]}{hashlib.sha256(f'{what} {nonce}'.encode()).hexdigest()[:16]}"
 
 
 def variables(environment: Environment, hash_seed: int) -> dict[str, str]:
@@ -174,20 +228,25 @@ def graded_tree(
     """Base + candidate with every test, infrastructure and dependency file as in base + hidden.
 
     ``is_restored(path)`` is the recipe's rule for such files, wherever they lie: a ``conftest.py``
-    that the candidate added is not in the tree, one that it changed or deleted is the base's.
+    that the candidate added is not in the tree, one that it changed or deleted is the base's. A
+    file that would stand in the way of one of them (where it needs a folder, or below it) is left
+    out too.
     """
     hidden_paths = {*(file.path for file in hidden.write), *hidden.delete}
-
-    def dropped(path: str) -> bool:
-        return path in hidden_paths or is_restored(path)
-
     touched = {*(file.path for file in candidate.write), *candidate.delete}
+    closed = hidden_paths | {path for path in touched if is_restored(path)}
+    above = {folder for path in closed for folder in folders_of(path)}
+
+    def in_the_way(path: str) -> bool:
+        """A file where something restored needs a folder, or below what is restored as a file."""
+        return path in closed or path in above or any(f in closed for f in folders_of(path))
+
     kept = Changes(
-        write=tuple(file for file in candidate.write if not dropped(file.path)),
-        delete=tuple(path for path in candidate.delete if not dropped(path)),
+        write=tuple(file for file in candidate.write if not in_the_way(file.path)),
+        delete=tuple(path for path in candidate.delete if path not in closed),
     )
-    restored = tuple(sorted(path for path in touched if dropped(path)))
-    return GradedTree(overlays=(kept, hidden), restored=restored)
+    left = {*(file.path for file in kept.write), *kept.delete}
+    return GradedTree(overlays=(kept, hidden), restored=tuple(sorted(touched - left)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,24 +326,40 @@ def judge(
         missing=tuple(missing),
         not_passed=tuple(sorted(not_passed)),
         repeated=(first.verdict, first.reason) == (second.verdict, second.reason) and not differing,
-        flagged=spoofing_patterns(diff),
+        flagged=tuple(sorted({*spoofing_patterns(diff), *first.flags, *second.flags})),
     )
+
+
+def _of(module: bytes, names: bytes) -> bytes:
+    """A pattern for ``module.name`` and for ``from module import name``."""
+    return (
+        rb"\b%b\s*\.\s*(%b)\b" % (module, names)
+        + rb"|\bfrom\s+%b\s+import\b(\s*\([^)]*|[^\n]*)\b(%b)\b" % (module, names)
+    )  # fmt: skip
 
 
 _SPOOFING = {
     "_pytest": rb"\b_pytest\b",
-    "pytest": rb"\bpytest\b|PYTEST_|\bpluggy\b|\bconftest\b",
+    "pytest": rb"\bpytest(_\w+)?\b|PYTEST_|\bpluggy\b|\bpluginmanager\b|\bconftest\b",
     "os._exit": rb"\b_exit\b",
-    "os.abort": rb"\bos\s*\.\s*(abort|kill|killpg)\b|\braise_signal\b",
+    "os.abort": _of(b"os", b"abort|kill|killpg") + rb"|\braise_signal\b",
     "atexit": rb"\batexit\b",
-    "sys.settrace": rb"\bset(trace|profile)\b|\bsys\s*\.\s*monitoring\b",
-    "sys.modules": rb"\bsys\s*\.\s*(modules|meta_path|path_hooks)\b",
-    "sys.exit": rb"\bsys\s*\.\s*exit\b|\bSystemExit\b",
-    "frames": rb"\b_getframe\b|\bcurrentframe\b|\binspect\s*\.\s*stack\b",
-    "gc": rb"\bget_(objects|referrers)\b",
-    "descriptors": rb"\bos\s*\.\s*(write|fdopen|dup2?|closerange|pipe)\b|/proc/self\b|/dev/fd\b",
-    "ctypes": rb"\bctypes\b",
-    "fork": rb"\bos\s*\.\s*(fork|forkpty|posix_spawn|exec[lv]p?e?)\b",
+    "sys.settrace": rb"\bset(trace|profile)\b|" + _of(b"sys", b"monitoring"),
+    "sys.modules": _of(b"sys", b"modules|meta_path|path_hooks"),
+    "sys.exit": rb"\bSystemExit\b|" + _of(b"sys", b"exit"),
+    "frames": rb"\b_getframe\b|\bcurrentframe\b|\b_current_frames\b"
+    rb"|\b(tb|gi|cr|ag)_frame\b|\bf_(back|locals|globals|builtins|code)\b|"
+    + _of(b"inspect", b"stack|trace|getouterframes|getinnerframes"),
+    "namespaces": rb"(?<!\bself\.)\b__dict__\b|(?<!\bself\.)\b__(globals|builtins|subclasses)__\b"
+    rb"|\bbuiltins\b|\b__closure__\b",
+    "imports": rb"\b__import__\b|\bimport_module\b",
+    "evaluation": rb"(?<![.\w])(exec|eval|compile)\s*\(",
+    "equality": rb"\bdef\s+__(eq|ne|bool|contains)__\s*\([^)]*\)[^:\n]*:\s*return\s+(True|False)\b",
+    "gc": rb"\bget_(objects|referrers|referents)\b",
+    "descriptors": _of(b"os", b"write|writev|pwrite|fdopen|dup2?|closerange|pipe2?")
+    + rb"|/proc/self\b|/dev/fd\b|\bF_DUPFD",
+    "ctypes": rb"\bctypes\b|\bcffi\b",
+    "fork": _of(b"os", b"fork|forkpty|posix_spawnp?|exec[lv]p?e?"),
 }
 _STANDARD = {*sys.stdlib_module_names, "pytest", "_pytest", "pluggy", "iniconfig", "packaging"}
 _NEW_FILE = re.compile(rb'^\+\+\+ "?b/([^"\t\n]+)', re.MULTILINE)

@@ -135,8 +135,9 @@ def run_tests(
     time_limit_ns: int,
     scratch: Path,
     min_free_bytes: int,
+    canary: bool = True,
 ) -> TestRun:
-    """One run with a fresh, unguessable nonce.
+    """One run with a fresh, unguessable nonce; ``canary`` as in ``execute``.
 
     Raises SafetyStop where too little disk is free before or after it: tests that ran out of room
     say nothing about the code.
@@ -157,6 +158,7 @@ def run_tests(
             nonce=salt().hex(),
             limits=Limits(wall_s=time_limit_ns / 1e9),
             scratch=scratch,
+            canary=canary,
         )
         killed = run.verdict == "infrastructure" and run.signal == signal.SIGKILL
         if not (not_made(run) or killed):
@@ -167,4 +169,5 @@ def run_tests(
 
 def not_made(run: TestRun) -> bool:
     """True for a run that could not be made at all: nothing that code under test could cause."""
-    return run.verdict == "infrastructure" and run.exit_status is None and run.signal is None
+    ended = run.exit_status is not None or run.signal is not None
+    return run.verdict == "infrastructure" and not ended and run.laid_over

@@ -202,9 +202,14 @@ def _check_files(directory: Path, snapshot: Sequence[SnapshotFile]) -> None:
             wanted = ("100644", wanted[1])
         if wanted != found.get(path):
             raise WorkspaceError(
-                f"{os.fsdecode(path)} in the template is {found.get(path)}, not {wanted}: this "
+                f"{_shown(path)} in the template is {found.get(path)}, not {wanted}: this "
                 "file system may fold case or normalise names"
             )
+
+
+def _shown(path: bytes) -> str:
+    """A path for messages and records: what is not UTF-8 becomes escapes."""
+    return path.decode("utf-8", "backslashreplace")
 
 
 def _walk(root: bytes) -> Iterable[bytes]:
@@ -313,6 +318,12 @@ def unsafe_reason(path: str) -> str:
         if plain.rstrip(". ").partition(":")[0] in (".git", "git~1"):
             return "the git directory"
     return ""
+
+
+def folders_of(path: str) -> list[str]:
+    """The folders that a path lies in, from the top."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def lay_over(workspace: Path, changes: Changes) -> None:
@@ -448,7 +459,7 @@ def leak_probe(directory: Path, lines: Sequence[bytes]) -> list[Leak]:
         folders.sort()
         for name in sorted([*files, *folders]):
             full = os.path.join(folder, name)
-            place = os.fsdecode(os.path.relpath(full, root))
+            place = _shown(os.path.relpath(full, root))
             if os.path.islink(full):
                 search("file", place, os.readlink(full))
             elif stat.S_ISREG(os.lstat(full).st_mode):

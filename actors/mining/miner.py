@@ -30,7 +30,7 @@ from actors.mining.history import (
     isolated_repository,
     read_commit,
 )
-from actors.mining.recipes import Classifier, MiningError, classifier
+from actors.mining.recipes import Classifier, MiningError, classifier, is_text
 from actors.mining.statements import Statement
 from actors.mining.trees import UnreadableObject
 from schemas.overlay import Changes
@@ -59,7 +59,8 @@ class Candidate:
     hidden: Changes
     hidden_patch: bytes
     protected_paths: tuple[str, ...]
-    """Every test, test-infrastructure and dependency path of base or gold, sorted."""
+    """Every test, test-infrastructure and dependency path of base or gold, sorted; without those
+    that are not UTF-8, which no edit can name."""
     dropped_paths: tuple[str, ...]
     """Changed paths in neither half, sorted."""
     base_test_files: tuple[str, ...]
@@ -288,7 +289,7 @@ def _candidate(
         protected_paths=tuple(
             path
             for path in sorted({*base_files, *gold_files}, key=_path_bytes)
-            if classes.classify(path) in ("test", "infrastructure", "dependency")
+            if is_text(path) and classes.classify(path) in ("test", "infrastructure", "dependency")
         ),
         dropped_paths=tuple(
             file.path for file in found.files if not file.is_production and not file.is_hidden

@@ -34,6 +34,9 @@ class Recipe:
     infrastructure_names: tuple[str, ...]
     """What changes how tests run, wherever it lies."""
     dependency_names: tuple[str, ...]
+    runner_names: tuple[str, ...]
+    """Dependency files that also change how the tests below them run: infrastructure where they lie
+    inside a package."""
     docs_components: frozenset[str]
     docs_names: tuple[str, ...]
     """Matched against the lower-case name."""
@@ -58,14 +61,15 @@ PYTHON = Recipe(
         {"test", "tests", "testdata", "test_data", "testutil", "testutils", "testhelpers", "mocks"}
     ),
     infrastructure_names=(
-        "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg",
-        "sitecustomize.py", "usercustomize.py", "*.pth",
+        "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini",
+        "setup.cfg", "sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc",
     ),
     dependency_names=(
         "pyproject.toml", "setup.py", "requirements*.txt", "requirements*.in", "*requirements.txt",
         "*requirements.in", "constraints*.txt", "*.lock", "Pipfile", "pylock*.toml",
         "environment.yml", "environment.yaml", "package-lock.json", "go.mod", "go.sum",
     ),
+    runner_names=("pyproject.toml",),
     docs_components=frozenset(
         {"doc", "docs", "documentation", "example", "examples", "sample", "samples"}
     ),
@@ -147,6 +151,8 @@ class Classifier:
             return "config" if _matches(name, recipe.config_names) else "other"
         if not folders and _matches(name, recipe.dependency_names):
             return "dependency"
+        if _matches(name, recipe.runner_names):
+            return "infrastructure"
         if not folders and _matches(name, recipe.config_names):
             return "config"
         if recipe.docs_components & set(inner) or name.lower().endswith((".md", ".rst", ".adoc")):
@@ -158,9 +164,11 @@ class Classifier:
         return "production"
 
     def is_selectable(self, path: str) -> bool:
-        """A test file beneath a configured test root: what an arm may run."""
+        """A test file beneath a configured test root: what an arm may run. One whose path is not
+        UTF-8 is not: no test id could name it."""
         return (
             _root_of(path, self.test_roots) is not None
+            and is_text(path)
             and self.classify(path) == "test"
             and path.endswith(self.recipe.source_suffixes)
         )
@@ -223,6 +231,15 @@ def derive_package_roots(recipe: Recipe, paths: Iterable[str]) -> tuple[str, ...
     if source_below_src and not any(root.startswith("src/") for root in roots):
         roots.add("src")
     return tuple(sorted(roots))
+
+
+def is_text(path: str) -> bool:
+    """False for a path with bytes that are not UTF-8: no document of ours can name it."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parts(path: str) -> list[str]:

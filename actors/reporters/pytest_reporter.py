@@ -65,6 +65,24 @@ def _plain(text: object) -> str:
 
 
 _write("begin", pytest=pytest.__version__)
+_collecting = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    global _collecting
+    _collecting = True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_plugin_registered(plugin: object) -> None:
+    """Configuration is over when collection begins: from there on only a folder's conftest.py is
+    registered in the ordinary way."""
+    if not _collecting or os.path.basename(getattr(plugin, "__file__", "") or "") == "conftest.py":
+        return
+    kind = plugin if isinstance(plugin, type) else type(plugin)
+    where = getattr(plugin, "__name__", "") or f"{kind.__module__}.{kind.__qualname__}"
+    _write("late_plugin", name=_plain(where)[:200])
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)

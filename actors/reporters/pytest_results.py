@@ -5,11 +5,15 @@ process's exit status, the session's own counts and the single tests say the sam
 is an infrastructure verdict with a reason, never a failed test. One case has no session and is a
 finding all the same: a conftest that cannot be imported, which the reporter has seen itself; then
 nothing was collected, as when a test file cannot be imported.
+
+A run that grades or validates holds a canary: tests that must fail, in a file that only the run's
+nonce names. Where one of them does not fail, something in the process decides what is reported,
+and no other outcome of it is worth more.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
@@ -61,6 +65,12 @@ class Phase(Value, tag_field="kind", tag="phase"):
     xfail: bool
 
 
+class LatePlugin(Value, tag_field="kind", tag="late_plugin"):
+    nonce: str
+    name: str
+    """Module of a plugin, or module and class of its object."""
+
+
 class InternalError(Value, tag_field="kind", tag="internal_error"):
     nonce: str
     text: str
@@ -74,7 +84,7 @@ class End(Value, tag_field="kind", tag="end"):
     stopped: bool
 
 
-Line = Begin | ConftestFailed | Collected | Collection | Phase | InternalError | End
+Line = Begin | ConftestFailed | Collected | Collection | Phase | LatePlugin | InternalError | End
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -87,6 +97,16 @@ class PytestResults:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     collection_errors: tuple[str, ...] = ()
     """Files that could not be collected, sorted; for a broken conftest its own path."""
+    flags: tuple[str, ...] = ()
+    """What the run itself showed of somebody meddling with it, sorted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """Tests that must fail: ``name`` stands in their ids and in no other, ``tests`` is how many."""
+
+    name: str
+    tests: int
 
 
 def read_results(
@@ -98,15 +118,18 @@ def read_results(
     signal: int | None,
     timed_out: bool,
     workspace: str = "",
+    canary: Canary | None = None,
 ) -> PytestResults:
     """Judge one run by its lines and by how its process ended.
 
     ``complete`` is false where the channel's limit cut something off. ``workspace`` is the prefix
-    under which the run saw its files; it is taken off the path of a broken conftest.
+    under which the run saw its files; it is taken off the path of a broken conftest. The canary is
+    in no outcome and no collection error of the results.
     """
+    flags: tuple[str, ...] = ()
 
     def broken(reason: str) -> PytestResults:
-        return PytestResults(verdict="infrastructure", reason=reason)
+        return PytestResults(verdict="infrastructure", reason=reason, flags=flags)
 
     if timed_out:
         return PytestResults(verdict="timeout", reason="the time limit was reached")
@@ -121,6 +144,8 @@ def read_results(
         if line.nonce != nonce:
             return broken(f"forged report: line {number} has another nonce")
         lines.append(line)
+    late = {line.name for line in lines if isinstance(line, LatePlugin)}
+    flags = tuple(sorted(f"plugin registered during the run: {name}" for name in late))
     if content and not content.endswith(b"\n"):
         return broken("damaged report: its last line is not whole")
     how = f"signal {signal}" if exit_status is None else f"exit status {exit_status}"
@@ -133,7 +158,9 @@ def read_results(
         if failed and exit_status in (1, 4):
             path = failed[0].path.removeprefix(workspace).lstrip("/") or "conftest.py"
             reason = f"{path} cannot be imported: {failed[0].text[:300]}"
-            return PytestResults(verdict="finished", reason=reason, collection_errors=(path,))
+            return PytestResults(
+                verdict="finished", reason=reason, collection_errors=(path,), flags=flags
+            )
         return broken(f"no session-finished record ({how})")
     if ends != [len(lines) - 1]:
         return broken("forged report: lines after the session's end")
@@ -143,7 +170,35 @@ def read_results(
         return broken(f"disagreement: the process ended with {how}, the session said otherwise")
     if exit_status not in (0, 1):
         return broken(f"pytest {how} ({_EXIT.get(exit_status, 'unknown')}){_because(lines)}")
-    return _agreed(lines, end)
+    agreed = _agreed(lines, end, flags)
+    return agreed if canary is None else _without_canary(agreed, canary)
+
+
+def _without_canary(results: PytestResults, canary: Canary) -> PytestResults:
+    """The results proper, if every test of the canary failed as it must."""
+    if results.verdict != "finished":
+        return results
+
+    def broken(reason: str, *flags: str) -> PytestResults:
+        flagged = tuple(sorted({*results.flags, *flags}))
+        return PytestResults(verdict="infrastructure", reason=reason, flags=flagged)
+
+    seen = {test: seen for test, seen in results.outcomes.items() if canary.name in test}
+    survived = sorted({seen for seen in seen.values() if seen not in ("failed", "error")})
+    if survived:
+        return broken(
+            f"not credible: a test that must fail was reported as {', '.join(survived)}",
+            "canary did not fail",
+        )
+    if len(seen) < canary.tests:
+        return broken(
+            f"not credible: {len(seen)} of {canary.tests} tests that must fail were reported",
+            "canary is missing",
+        )
+    outcomes = {test: o for test, o in results.outcomes.items() if test not in seen}
+    if not outcomes and not results.collection_errors:
+        return broken("no tests collected")
+    return replace(results, outcomes=outcomes)
 
 
 def _because(lines: Sequence[Line]) -> str:
@@ -151,11 +206,13 @@ def _because(lines: Sequence[Line]) -> str:
     return f": {texts[0][-300:]}" if texts else ""
 
 
-def _agreed(lines: Sequence[Line], end: End) -> PytestResults:
+def _agreed(lines: Sequence[Line], end: End, flags: tuple[str, ...]) -> PytestResults:
     """Per-test outcomes, if they agree with the session's counts and exit status."""
 
     def disagree(reason: str) -> PytestResults:
-        return PytestResults(verdict="infrastructure", reason=f"disagreement: {reason}")
+        return PytestResults(
+            verdict="infrastructure", reason=f"disagreement: {reason}", flags=flags
+        )
 
     phases: dict[str, list[Phase]] = defaultdict(list)
     collection_errors: set[str] = set()
@@ -193,6 +250,7 @@ def _agreed(lines: Sequence[Line], end: End) -> PytestResults:
         verdict="finished",
         outcomes=dict(sorted(outcomes.items())),
         collection_errors=tuple(sorted(collection_errors)),
+        flags=flags,
     )
 
 

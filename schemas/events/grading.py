@@ -57,7 +57,10 @@ class CellGraded(Event):
     fail_to_pass_total: Annotated[Count, Meta(description="fail-to-pass tests of the task")]
     pass_to_pass_passed: Annotated[Count, Meta(description="pass-to-pass tests that passed")]
     pass_to_pass_total: Annotated[Count, Meta(description="pass-to-pass tests of the task")]
-    flagged: Annotated[tuple[str, ...], Meta(description="spoofing patterns in the patch")]
+    flagged: Annotated[
+        tuple[str, ...],
+        Meta(description="spoofing patterns in the patch, and meddling that the processes showed"),
+    ]
     runs: Annotated[tuple[GradingRun, ...], Meta(description="the two processes")]
     sandbox: Annotated[str, Meta(description="kind of sandbox they ran in")]
 

@@ -99,6 +99,7 @@ def run_tests(
         sandbox: Sandbox = sandbox,
         limits: Limits | None = None,
         hash_seed: int = 0,
+        canary: bool = True,
     ) -> TestRun:
         template = make_template(
             repository.directory, repository.tree(files), tmp_path / "templates"
@@ -114,6 +115,7 @@ def run_tests(
             nonce=hashlib.sha256(repr(files).encode()).hexdigest(),
             limits=limits or Limits(wall_s=30, grace_s=1, memory_bytes=1 << 30),
             scratch=tmp_path / "scratch",
+            canary=canary,
         )
         assert list((tmp_path / "scratch").iterdir()) == [], "a run's workspace is gone afterwards"
         return run

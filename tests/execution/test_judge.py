@@ -120,6 +120,26 @@ DIFF = b"""diff --git a/src/app.py b/src/app.py
         (b"open('/proc/self/fd/200', 'w')", "descriptors"),
         (b"import ctypes", "ctypes"),
         (b"os.fork()", "fork"),
+        (b"def pytest_pyfunc_call(self, pyfuncitem):", "pytest"),
+        (b"getattr(value, 'pluginmanager').register(x)", "pytest"),
+        (b"frame = error.__traceback__.tb_frame", "frames"),
+        (b"frame = frame.f_back", "frames"),
+        (b"frame.f_locals['session']", "frames"),
+        (b"frame.f_globals['x'] = y", "frames"),
+        (b"generator.gi_frame", "frames"),
+        (b"from inspect import stack", "frames"),
+        (b"__import__('sys')", "imports"),
+        (b"importlib.import_module(name)", "imports"),
+        (b"vars_of = module.__dict__['modules']", "namespaces"),
+        (b"function.__globals__['x']", "namespaces"),
+        (b"import builtins", "namespaces"),
+        (b"from sys import modules", "sys.modules"),
+        (b"from sys import (\n+    version,\n+    modules,\n+)", "sys.modules"),
+        (b"from os import kill as k", "os.abort"),
+        (b"from os import write", "descriptors"),
+        (b"exec(code)", "evaluation"),
+        (b"def __eq__(self, other): return True", "equality"),
+        (b"def __eq__(self, other) -> bool:\n+    return True", "equality"),
     ],
 )
 def test_spoofing_is_flagged_in_added_lines(line: bytes, flag: str) -> None:
@@ -128,7 +148,18 @@ def test_spoofing_is_flagged_in_added_lines(line: bytes, flag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"value = 1", b"exit_status = 0", b"def forked(): pass", b"target.setprofiles()"]
+    "line",
+    [
+        b"value = 1",
+        b"exit_status = 0",
+        b"def forked(): pass",
+        b"target.setprofiles()",
+        b"re.compile('x')",
+        b"self.__dict__.update(values)",
+        b"from os import path",
+        b"modules = []",
+        b"def __eq__(self, other): return self.value == other.value",
+    ],
 )
 def test_ordinary_lines_are_not_flagged(line: bytes) -> None:
     assert spoofing_patterns(DIFF % line) == ()

@@ -96,7 +96,7 @@ def patch_of(store: tuple[Path, str], overlay: Changes, max_bytes: int = 10**6) 
         overlay,
         classify=classify,
         protected_paths={"src/closed.py"},
-        hidden_paths={"src/hidden.py"},
+        hidden_paths={"src/hidden.py", "src/held/test_new.py"},
         max_bytes=max_bytes,
     )
 
@@ -161,6 +161,12 @@ def test_what_does_not_differ_is_not_a_change(
         ({"src/protected.cfg": b"x"}, (), {"infrastructure_path"}),
         ({"src/closed.py": b"x"}, (), {"infrastructure_path"}),
         ({"src/hidden.py": b"x"}, (), {"hidden_path"}),
+        ({"src/HIDDEN.py": b"x"}, (), {"hidden_path"}),
+        ({"src/hidden.py/x.py": b"x"}, (), {"hidden_path"}),
+        ({"src/held": b"x"}, (), {"hidden_path"}),
+        ({"src/held/test_new.py/x.py": b"x"}, (), {"hidden_path"}),
+        ({"src/held/other.py": b"x"}, (), set()),
+        ({"src/closed.py/x.py": b"x"}, (), {"infrastructure_path"}),
         ({"pyproject.toml": b"x"}, (), {"dependency_path"}),
         ({"README.md": b"x"}, (), {"not_production"}),
         ({"src/new.py": ("120000", b"/etc/passwd")}, (), {"symlink"}),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.reporters.pytest_results import PytestResults, read_results
+from actors.reporters.pytest_results import Canary, PytestResults, read_results
 
 NONCE = "a1b2"
 
@@ -164,3 +164,53 @@ def test_bytes_that_are_no_report(content: bytes) -> None:
         content, complete=True, nonce=NONCE, exit_status=0, signal=None, timed_out=False
     )
     assert results.verdict == "infrastructure"
+
+
+CANARY = Canary(name="c0ffee", tests=2)
+FAILING = [
+    *whole("tests/test_c0ffee.py::test_c0ffee_a", "failed"),
+    *whole("tests/test_c0ffee.py::test_c0ffee_b", "failed"),
+]
+
+
+def test_a_canary_that_failed_is_out_of_the_results() -> None:
+    lines = session(*whole("a"), *FAILING, tests=3, failed=2, exit_status=1)
+    results = read(lines, 1, canary=CANARY)
+    assert (results.verdict, results.outcomes, results.flags) == ("finished", {"a": "passed"}, ())
+    assert len(read(lines, 1).outcomes) == 3
+
+
+@pytest.mark.parametrize(
+    ("reports", "failed", "reason", "flags"),
+    [
+        ([*whole("c0ffee-1"), *whole("c0ffee-2", "failed")], 1,
+         "a test that must fail was reported as passed", ("canary did not fail",)),
+        ([*whole("c0ffee-1", "skipped"), *whole("c0ffee-2", "failed")], 1,
+         "a test that must fail was reported as skipped", ("canary did not fail",)),
+        (whole("c0ffee-1", "failed"), 1, "1 of 2 tests that must fail", ("canary is missing",)),
+        (whole("a"), 0, "0 of 2 tests that must fail", ("canary is missing",)),
+        (FAILING, 2, "no tests collected", ()),
+    ],
+)  # fmt: skip
+def test_without_a_failing_canary_nothing_is_believed(
+    reports: list[dict[str, Any]], failed: int, reason: str, flags: tuple[str, ...]
+) -> None:
+    tests = len({report["id"] for report in reports})
+    exit_status = 1 if failed else 0
+    lines = session(*reports, tests=tests, failed=failed, exit_status=exit_status)
+    results = read(lines, exit_status, canary=CANARY)
+    assert (results.verdict, results.outcomes) == ("infrastructure", {})
+    assert reason in results.reason
+    assert results.flags == flags
+
+
+def test_a_run_that_ended_early_needs_its_canary_too() -> None:
+    lines = session(*whole("a"), tests=9, stopped=True)
+    assert read(lines, 0).outcomes == {"a": "passed"}
+    assert read(lines, 0, canary=CANARY).verdict == "infrastructure"
+
+
+def test_a_plugin_that_came_late_is_a_flag_whatever_the_verdict() -> None:
+    late = line("late_plugin", name="app.Quiet")
+    for lines, status in ((session(late, *whole("a"), tests=1), 0), (session(late, tests=1), 0)):
+        assert read(lines, status).flags == ("plugin registered during the run: app.Quiet",)

@@ -4,13 +4,15 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from actors.sandbox import Limits, Sandbox, open_sandbox
 from actors.sandbox.ladder import LADDER, probe_rung
-from actors.test_execution import TestRun, graded_tree
+from actors.test_execution import TestRun, graded_tree, judge
+from actors.testing import not_made
 from schemas.overlay import Changes
 
 RunTests = Callable[..., TestRun]
@@ -41,8 +43,11 @@ def test_outcomes_of_an_honest_run_and_of_the_fix(
     assert b"assert 41 == 42" in run.output
     assert run.duration_ns > 0
     run = run_tests(BASE, changes({"app.py": b"def answer():\n    return 42\n"}))
-    assert (run.verdict, run.exit_status) == ("finished", 0)
+    assert (run.verdict, run.exit_status) == ("finished", 1), "the canary fails in every run"
     assert run.outcomes == {ANSWER: "passed", TYPE: "passed"}
+    alone = run_tests(BASE, changes({"app.py": b"def answer():\n    return 42\n"}), canary=False)
+    assert (alone.verdict, alone.exit_status, alone.outcomes) == ("finished", 0, run.outcomes)
+    assert alone.flags == run.flags == ()
 
 
 def test_the_same_on_every_rung_of_this_host(run_tests: RunTests, tmp_path: Path) -> None:
@@ -402,10 +407,145 @@ def test_trouble_before_the_run_is_infrastructure(
     assert run.missing_files == ("tests/test_new.py",)
 
 
-@pytest.mark.parametrize("content", [b"", b"import pytest\ndef test_exit(): pytest.exit('stop')\n"])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "no tests collected"),
+        (b"import pytest\npytest.skip('all', allow_module_level=True)\n", "no tests collected"),
+        (b"import pytest\ndef test_exit(): pytest.exit('stop')\n", "pytest exit status 2"),
+    ],
+)
 def test_no_tests_and_an_interruption_are_infrastructure(
-    run_tests: RunTests, content: bytes
+    run_tests: RunTests, content: bytes, reason: str
 ) -> None:
     run = run_tests({"tests/test_it.py": content})
     assert run.verdict == "infrastructure"
-    assert run.reason.startswith("pytest exit status")
+    assert run.reason.startswith(reason)
+
+
+UP_THE_STACK = b"""
+def answer():
+    return 41
+
+def up(wanted):
+    try:
+        raise LookupError
+    except LookupError as error:
+        frame = error.__traceback__.tb_frame
+    while frame:
+        for value in list(frame.f_locals.values()):
+            if hasattr(value, wanted) and not isinstance(value, type):
+                return getattr(value, wanted)
+        frame = frame.f_back
+"""
+SPOOFS = {
+    "a plugin that runs no test": b"""
+class Quiet:
+    def pytest_pyfunc_call(self, pyfuncitem):
+        return True
+    def pytest_runtest_call(self, item):
+        item.runtest = lambda: None
+up("pluginmanager").register(Quiet())
+""",
+    "the reporter rewritten": b"""
+modules = __import__("sys").__dict__["modules"]
+channels = [getattr(module, "_channel", None) for module in list(modules.values())]
+kind = next(type(one) for one in channels if type(one).__name__ == "_Channel")
+real = kind.write
+def write(self, name, fields):
+    if name == "phase":
+        fields = dict(fields, outcome="passed")
+    if name == "end":
+        fields = dict(fields, failed=0, exit_status=0)
+    real(self, name, fields)
+kind.write = write
+up("session").__class__.testsfailed = property(lambda self: 0, lambda self, value: None)
+""",
+    "reports made better": b"""
+import _pytest.runner
+real = _pytest.runner.call_and_report
+class Better:
+    def pytest_runtest_makereport(self, item, call):
+        call.excinfo = None
+up("pluginmanager").register(Better())
+""",
+    "assertions that skip": b"""
+import builtins, unittest
+builtins.AssertionError = unittest.SkipTest
+""",
+    "an end before the last file": b"""
+class Enough:
+    def pytest_runtest_logreport(self, report):
+        report.outcome = "passed"
+        if report.when == "teardown" and "test_type" in report.nodeid:
+            up_session.shouldstop = "enough"
+up_session = up("session")
+up("pluginmanager").register(Enough())
+""",
+}
+
+
+@pytest.mark.parametrize("spoof", SPOOFS)
+def test_a_process_in_which_nothing_can_fail_has_no_outcome(
+    run_tests: RunTests, changes: MakeChanges, spoof: str
+) -> None:
+    deceit = changes({"app.py": UP_THE_STACK + SPOOFS[spoof]})
+    alone = run_tests(BASE, deceit, canary=False)
+    assert alone.outcomes.get(ANSWER) != "failed", "the spoof must work where nobody watches"
+    first, second = (run_tests(BASE, deceit, hash_seed=seed) for seed in (0, 1))
+    assert first.verdict == second.verdict == "infrastructure", first.outcomes
+    assert first.outcomes == {}
+    verdict = judge([ANSWER], [TYPE], first, replace(second, nonce="another"))
+    assert not verdict.resolved
+    assert first.exit_status is not None, "the tests ran: their code is to blame, not the machine"
+
+
+def test_a_plugin_that_came_late_is_named(run_tests: RunTests, changes: MakeChanges) -> None:
+    late = UP_THE_STACK + b"class Watcher: pass\nup('pluginmanager').register(Watcher())\n"
+    run = run_tests(BASE, changes({"app.py": late}))
+    assert run.outcomes == {ANSWER: "failed", TYPE: "passed"}
+    assert run.flags == ("plugin registered during the run: app.Watcher",)
+    verdict = judge([ANSWER], [TYPE], run, replace(run, nonce="another"))
+    assert verdict.flagged == run.flags
+    own = {**BASE, "tests/conftest.py": b"", "conftest.py": b"pytest_plugins = ['plug']\n"}
+    assert run_tests({**own, "plug.py": b""}).flags == ()
+
+
+def test_the_canary_survives_the_options_of_a_repository(run_tests: RunTests) -> None:
+    options = b"[pytest]\naddopts = -x --strict-markers\npython_files = check_*.py\n"
+    failing = b"def test_first(): assert False\ndef test_second(): pass\n"
+    run = run_tests({"tests/test_it.py": failing, "pytest.ini": options})
+    assert run.outcomes == {
+        "tests/test_it.py::test_first": "failed",
+        "tests/test_it.py::test_second": "passed",
+    }
+
+
+def test_a_file_in_the_way_of_a_hidden_test_is_not_in_the_graded_tree(
+    run_tests: RunTests, changes: MakeChanges
+) -> None:
+    """Left in the tree it would end the run before it begins, as if the machine were to blame."""
+    hidden = changes({"pkg/tests/test_new.py": TESTS, "pkg/kept.py": b""})
+    base = {**BASE, "pkg/conftest.py": b"", "pkg/old_test.py": b""}
+    for candidate in (
+        changes({"pkg/tests": b"a file\n"}),
+        changes({"pkg/tests/test_new.py/x.py": b"below\n"}),
+        changes({"pkg/conftest.py/x.py": b"below\n"}, ["pkg/conftest.py"]),
+    ):
+        graded = graded_tree(candidate, hidden, lambda path: path.endswith("conftest.py"))
+        assert set(graded.restored) == {*(f.path for f in candidate.write), *candidate.delete}
+        run = run_tests(base, *graded.overlays, tests=["pkg/tests/test_new.py"])
+        assert (run.verdict, len(run.outcomes)) == ("finished", 2)
+    free = changes({"pkg/other.py": b"", "pkg/tests/helper.py": b""}, ["pkg/old_test.py"])
+    assert graded_tree(free, hidden, lambda path: False).restored == ()
+
+
+def test_overlays_that_fit_no_tree_are_not_the_machines_fault(
+    run_tests: RunTests, changes: MakeChanges, tmp_path: Path
+) -> None:
+    run = run_tests(BASE, changes({"tests": b"a file\n"}))
+    assert (run.verdict, run.laid_over) == ("infrastructure", False)
+    assert not not_made(run)
+    lost = run_tests(BASE, sandbox=replace(open_sandbox("none", tmp_path, unsafe=True), user=-5))
+    assert (lost.verdict, lost.laid_over) == ("infrastructure", True)
+    assert not_made(lost)

@@ -7,13 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.git import Git
+from actors.miner import make_task
 from actors.mining import MiningError, pack_trees
 from actors.mining.miner import mine
+from actors.mining.validation import Arm, ArmRun, validate
 from actors.workspaces import import_pack
+from ledger.artifacts import Artifacts
 from schemas.study import Layout, Platform, Repository, TaskRules
+from schemas.task import Task
 
 CHANGE: dict[str | bytes, Any] = {
     "pkg/calc.py": b'"""Sums."""\n\n\ndef add(a, b):\n    return checked_sum(a, b)\n'
@@ -161,7 +166,11 @@ import hashlib, sys
 from pathlib import Path
 from actors.mining.criteria import audit_lines
 from actors.mining.miner import mine
+from actors.mining.validation import Arm, ArmRun, validate
+from actors.miner import make_task
+from ledger.artifacts import Artifacts
 from schemas.study import Layout, Platform, Repository, TaskRules
+from schemas.task import Task
 
 layout = Layout(package_roots=("pkg",), test_roots=("tests/unit",))
 repository = Repository(id="T", url="x", head=sys.argv[2], language="python", layout=layout)
@@ -231,3 +240,39 @@ def test_a_pack_holds_the_trees_and_nothing_else(history: Any, fix: Any, tmp_pat
 def test_a_pack_of_a_missing_tree_is_an_error(history: Any) -> None:
     with pytest.raises(MiningError, match="cannot be packed"):
         pack_trees(history.path, ["1" * 40])
+
+
+def test_paths_that_are_not_text_are_in_nothing_that_is_recorded(
+    history: Any, fix: Any, tmp_path: Path
+) -> None:
+    """Such a test file can be in no id and no edit; it lies in the tree and is left alone."""
+    odd: dict[bytes, bytes] = {
+        b"tests/unit/test_caf\xe9.py": b"def test_odd(): pass\n",
+        b"tests/unit/caf\xe9.json": b"{}",
+        b"pkg/caf\xe9.py": b"X = 1\n",
+        b"docs/caf\xe9.md": b"x",
+    }
+    history.commit(odd)
+    history.commit(fix)
+    (candidate,) = history.mine().candidates
+    assert candidate.base_test_files == ("tests/unit/test_calc.py",)
+    assert candidate.protected_paths == (
+        "requirements.txt",
+        "tests/unit/conftest.py",
+        "tests/unit/test_calc.py",
+    )
+
+    def run(arm: Arm, seed: int) -> ArmRun:
+        assert arm.test_files == ("tests/unit/test_calc.py",)
+        outcomes: dict[str, Any] = {"tests/unit/test_calc.py::test_zero": "passed"}
+        if arm.with_hidden:
+            added = "passed" if arm.with_gold else "failed"
+            outcomes["tests/unit/test_calc.py::test_sum"] = added
+        return ArmRun(outcomes=outcomes, verdict="finished")
+
+    verdict = validate(candidate, run)
+    assert verdict.valid, verdict.reasons
+    artifacts = Artifacts(tmp_path / "artifacts")
+    task = make_task(candidate, verdict, "environment", artifacts)
+    assert msgspec.json.decode(msgspec.json.encode(task), type=Task) == task
+    assert b"caf" not in artifacts.get(task.protected_paths)
