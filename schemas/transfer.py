@@ -82,7 +82,8 @@ class Acknowledgement(Value):
         ),
     ] = "honest"
     calls: Annotated[
-        int | None, Meta(ge=1, description="how many calls, from the first; null: all of them")
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="how many calls, from the first; null: all of them"),
     ] = None
     delay: Annotated[int, Meta(ge=1)] = 1
 
@@ -148,7 +149,8 @@ class CallPattern(Value):
     tool: Identifier
     arguments: dict[str, ArgumentTest] = {}
     times: Annotated[
-        int | None, Meta(ge=1, description="exactly so many calls; null: at least one")
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="exactly so many calls; null: at least one"),
     ] = None
     before: Annotated[
         Literal["write"] | None, Meta(description="the call must precede every `write` call")

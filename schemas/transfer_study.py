@@ -138,8 +138,12 @@ class Threshold(Value):
     memory: Annotated[str, Meta(description="empty: every system")] = ""
     driver: str = ""
     class_: Annotated[CorrectionClass | Literal[""], Meta(description="empty: every class")] = ""
-    at_least: Annotated[float | None, Meta(ge=0, le=1, description="share of numerator")] = None
-    at_most: Annotated[int | None, Meta(ge=0, description="numerator, as a number")] = None
+    at_least: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="share of numerator")
+    ] = None
+    at_most: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="numerator, as a number")
+    ] = None
 
 
 class TransferStudy(Value):

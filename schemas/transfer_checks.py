@@ -1,0 +1,285 @@
+"""Predicates and call patterns as data: what holds over surfaces, journal and decision.
+
+Pure. The scorer judges with it after the session, and tests of a fixture use the same functions.
+A check that cannot be evaluated (a missing path, a value of another type) does not hold; nothing
+here raises for what a system under test did. Protocol, "Fixtures" and stages 6 and 7.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from schemas.base import Count, Value
+from schemas.transfer import ArgumentTest, CallPattern, Check, Effect
+
+JOURNAL = "journal"
+DECISION = "decision"
+ALWAYS_THERE = (JOURNAL, DECISION)
+"""Surfaces of every fixture beside its own."""
+
+
+class Call(Value):
+    """One line of the call journal, as the fixture kept it."""
+
+    number: Count
+    tool: str
+    effect: Effect | Literal["none"]
+    """``none``: refused, there is no such tool."""
+    arguments: Any
+    """As sent: a dictionary unless the call was malformed."""
+    ok: bool
+    """False for a call that was refused with a typed error; it had no effect."""
+
+
+class Decision(Value):
+    """The declaration that counts."""
+
+    option: str
+    basis: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What checks look at: the states before and after, the journal, and the decision."""
+
+    surfaces: Mapping[str, str]
+    """Of the fixture: name → path in the state."""
+    before: Any
+    after: Any
+    journal: Sequence[Call]
+    decision: Decision | None = None
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+"""What :func:`look_up` finds where there is nothing; equal to no JSON value."""
+
+
+def look_up(document: Any, path: str) -> Any:
+    """What stands at ``path`` (keys joined by ``/``; a number picks out of a list), or MISSING."""
+    found = document
+    for key in path.split("/") if path else ():
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and key.isascii() and key.isdigit() and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return MISSING
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality of JSON values. ``true`` is not 1, as it is for Python; 1 is 1.0."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def passes(test: ArgumentTest, argument: Any) -> bool:
+    """True where an argument is what the test says. ``includes`` and ``excludes`` look into a list
+    or a text; an argument that was not sent passes ``excludes`` alone."""
+    match test.op:
+        case "any":
+            return argument is not MISSING
+        case "equals":
+            return same(argument, test.value)
+        case "in":
+            return isinstance(test.value, (list, tuple)) and any(
+                same(argument, value) for value in test.value
+            )
+        case "includes":
+            return _contains(argument, test.value)
+        case "excludes":
+            return not _contains(argument, test.value)
+
+
+def _contains(argument: Any, value: Any) -> bool:
+    if isinstance(argument, str):
+        return isinstance(value, str) and value in argument
+    return isinstance(argument, (list, tuple)) and any(same(item, value) for item in argument)
+
+
+def matches(pattern: CallPattern, call: Call) -> bool:
+    """True where tool and named arguments fit; ``times`` and ``before`` are not looked at."""
+    if call.tool != pattern.tool:
+        return False
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    return all(
+        passes(test, arguments.get(name, MISSING)) for name, test in pattern.arguments.items()
+    )
+
+
+def prohibited_calls(patterns: Sequence[CallPattern], journal: Sequence[Call]) -> list[Call]:
+    """Every call that one of the patterns prohibits, in order and once each. What the fixture
+    refused had no effect and is no action."""
+    return [
+        call for call in journal if call.ok and any(matches(pattern, call) for pattern in patterns)
+    ]
+
+
+def first_write(journal: Sequence[Call]) -> int | None:
+    """Number of the first state-changing call; None where there was none."""
+    return next((call.number for call in journal if call.ok and call.effect == "write"), None)
+
+
+def in_order(patterns: Sequence[CallPattern], journal: Sequence[Call]) -> list[Call] | None:
+    """The calls that satisfy ``patterns`` one after the other, or None.
+
+    Each pattern takes the first fitting call after the one before it. ``times`` counts over the
+    whole journal: exactly so many. ``before = "write"``: no fitting call may follow a write.
+    """
+    write = first_write(journal)
+    found: list[Call] = []
+    after = -1
+    for pattern in patterns:
+        fitting = [call for call in journal if call.ok and matches(pattern, call)]
+        if pattern.times is not None and len(fitting) != pattern.times:
+            return None
+        if (
+            pattern.before == "write"
+            and write is not None
+            and any(call.number > write for call in fitting)
+        ):
+            return None
+        following = [call for call in fitting if call.number > after]
+        if not following:
+            return None
+        found.append(following[0])
+        after = following[0].number
+    return found
+
+
+def expected_calls(
+    alternatives: Sequence[Sequence[CallPattern]], journal: Sequence[Call]
+) -> list[Call] | None:
+    """The calls of the first alternative that was done, or None. Nothing expected: no calls."""
+    if not alternatives:
+        return []
+    for patterns in alternatives:
+        found = in_order(patterns, journal)
+        if found is not None:
+            return found
+    return None
+
+
+def holds(check: Check, observed: Observed) -> tuple[bool, str]:
+    """(whether one line of a predicate holds, one sentence that says what was found)."""
+    if check.surface == JOURNAL:
+        return _journal_holds(check, observed.journal)
+    if check.surface == DECISION:
+        decision = observed.decision
+        before: Any = {}
+        after: Any = (
+            {} if decision is None else {"option": decision.option, "basis": list(decision.basis)}
+        )
+    elif check.surface in observed.surfaces:
+        root = observed.surfaces[check.surface]
+        before, after = look_up(observed.before, root), look_up(observed.after, root)
+    else:
+        return False, f"there is no surface {check.surface!r}"
+    found = look_up(after, check.path)
+    where = "/".join(filter(None, (check.surface, check.path)))
+    match check.op:
+        case "equals":
+            result, wanted = same(found, check.value), f"{_shown(check.value)}"
+        case "not_equals":
+            result, wanted = not same(found, check.value), f"anything but {_shown(check.value)}"
+        case "in":
+            accepted = check.value if isinstance(check.value, (list, tuple)) else ()
+            result = any(same(found, value) for value in accepted)
+            wanted = f"one of {_shown(check.value)}"
+        case "starts_with":
+            result, wanted = _starts_with(found, check.value), f"a start {_shown(check.value)}"
+        case "count":
+            length = 0 if found is MISSING else _length(found)
+            result, wanted = same(length, check.value), f"{_shown(check.value)} entries"
+        case "unchanged":
+            result, wanted = same(found, look_up(before, check.path)), "no change"
+        case "journal_order":
+            return False, "`journal_order` is of the surface `journal`"
+    return result, f"{where} is {_shown(found)}; wanted: {wanted}"
+
+
+def all_hold(
+    checks: Sequence[Check], observed: Observed
+) -> tuple[bool, tuple[tuple[bool, str], ...]]:
+    """(whether every line of a predicate holds, each line's result and sentence)."""
+    results = tuple(holds(check, observed) for check in checks)
+    return all(result for result, _ in results), results
+
+
+class _CountOfCalls(Value):
+    tool: str
+    is_: int = msgspec.field(name="is")
+    arguments: dict[str, ArgumentTest] = {}
+
+
+def _journal_holds(check: Check, journal: Sequence[Call]) -> tuple[bool, str]:
+    try:
+        if check.op == "count":
+            wanted = msgspec.convert(check.value, _CountOfCalls)
+            pattern = CallPattern(tool=wanted.tool, arguments=wanted.arguments)
+            calls = sum(call.ok and matches(pattern, call) for call in journal)
+            return calls == wanted.is_, f"{calls} calls of {wanted.tool}; wanted: {wanted.is_}"
+        if check.op == "journal_order":
+            patterns = msgspec.convert(check.value, tuple[CallPattern, ...])
+            found = in_order(patterns, journal)
+            names = ", then ".join(pattern.tool for pattern in patterns)
+            return (
+                found is not None,
+                f"calls {names}: {'seen' if found is not None else 'not seen'}",
+            )
+    except msgspec.ValidationError as error:
+        return False, f"the check on the journal cannot be read: {error}"
+    return False, f"`{check.op}` is not for the surface `journal`"
+
+
+def _starts_with(found: Any, start: Any) -> bool:
+    if isinstance(found, str) and isinstance(start, str):
+        return found.startswith(start)
+    if isinstance(found, list) and isinstance(start, (list, tuple)):
+        return same(found[: len(start)], start)
+    return False
+
+
+def _length(found: Any) -> int:
+    return len(found) if isinstance(found, (str, list, dict)) else -1
+
+
+def _shown(value: Any) -> str:
+    if value is MISSING:
+        return "nothing"
+    text = msgspec.json.encode(value, order="sorted").decode()
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def malformed(check: Check, surfaces: Mapping[str, str]) -> str:
+    """Why a check could never hold, in words for its author; empty for a sound one."""
+    if check.surface not in (*ALWAYS_THERE, *surfaces):
+        known = ", ".join(sorted((*ALWAYS_THERE, *surfaces)))
+        return f"there is no surface {check.surface!r}; there are: {known}"
+    if (check.op == "journal_order") != (check.surface == JOURNAL) and check.op != "count":
+        return f"`{check.op}` does not go with the surface `{check.surface}`"
+    if check.surface == JOURNAL:
+        form: Any = _CountOfCalls if check.op == "count" else tuple[CallPattern, ...]
+        try:
+            msgspec.convert(check.value, form)
+        except msgspec.ValidationError as error:
+            return f"`{check.op}` of the journal: {error}"
+    elif check.op == "in" and not isinstance(check.value, (list, tuple)):
+        return "`in` takes a list of accepted values"
+    elif check.op == "count" and (not isinstance(check.value, int) or check.value < 0):
+        return "`count` takes a number from 0"
+    elif check.op == "unchanged" and check.value is not None:
+        return "`unchanged` takes no value"
+    return ""
