@@ -21,6 +21,7 @@ from actors.servers.contract import (
     ModelServer,
     ModelServerError,
     TransportFailure,
+    WrongKindOfServer,
 )
 from actors.servers.contract import Evidence as RawEvidence
 from ledger.errors import PreflightMismatch, SafetyStop
@@ -125,6 +126,7 @@ class ModelServerActor:
             return
         logged = self._residency(work)
         seen = self._server.residents()
+        self._require_kind(seen.simulated, seen.evidence)
         evidence = self._keep(work, seen.evidence)
         instances = [resident.instance_id for resident in seen.instances]
         unknown = [instance for instance in instances if instance != logged.instance]
@@ -135,6 +137,7 @@ class ModelServerActor:
             # A load was sent and nobody recorded its end. The instance was never asked anything,
             # so it is unloaded, and loaded again under all checks.
             unloaded = self._server.unload(unknown[0])
+            self._require_kind(unloaded.simulated, unloaded.evidence)
             gone = ModelUnloaded(
                 model=logged.loading,
                 instance=unknown[0],
@@ -152,26 +155,20 @@ class ModelServerActor:
 
     def _load(self, work: Work, model: Model) -> None:
         checked = self._server.preflight(model)
-        work.commit(
-            [
-                NewEvent(
-                    self._stream,
-                    ServerChecked(
-                        server=self._study.server.kind,
-                        simulated=checked.simulated,
-                        evidence=self._keep(work, checked.evidence),
-                    ),
-                ),
-                NewEvent(self._stream, ModelLoadStarted(model=model.id)),
-            ]
+        looked = NewEvent(
+            self._stream,
+            ServerChecked(
+                server=self._study.server.kind,
+                simulated=checked.simulated,
+                evidence=self._keep(work, checked.evidence),
+            ),
         )
         if checked.simulated != self._study.simulated:
-            raise PreflightMismatch(
-                "the server says that it is simulated, but the study does not"
-                if checked.simulated
-                else "the study is a rehearsal, but the server is a real one"
-            )
+            work.commit([looked])
+        self._require_kind(checked.simulated, checked.evidence)
+        work.commit([looked, NewEvent(self._stream, ModelLoadStarted(model=model.id))])
         loaded = self._server.load(model)
+        self._require_kind(loaded.simulated, loaded.evidence)
         work.commit(
             [
                 NewEvent(
@@ -191,6 +188,7 @@ class ModelServerActor:
         if not resident.instance:
             return
         unloaded = self._server.unload(resident.instance)
+        self._require_kind(unloaded.simulated, unloaded.evidence)
         work.commit(
             [
                 NewEvent(
@@ -203,6 +201,23 @@ class ModelServerActor:
                     ),
                 )
             ]
+        )
+
+    def _require_kind(self, simulated: bool | None, evidence: Sequence[RawEvidence]) -> None:
+        """Every answer comes from the kind of server that was frozen, or is not accepted. None:
+        nothing answered. Raises WrongKindOfServer."""
+        if simulated is None or simulated == self._study.simulated:
+            return
+        if simulated:
+            raise WrongKindOfServer(
+                "a stand-in answers, and this study asks real models",
+                remedy="Stop it, and let LM Studio answer at the study's `server.url`.",
+                evidence=evidence,
+            )
+        raise WrongKindOfServer(
+            "a real server answers, and this study is a rehearsal",
+            remedy="`ledger run` starts the stand-in itself; name no other server.",
+            evidence=evidence,
         )
 
     def _mismatch(self, work: Work, model: str, error: ModelServerError) -> PreflightMismatch:
@@ -310,9 +325,14 @@ class ModelServerActor:
         )
         for waits in range(MAX_BACK_PRESSURE):
             try:
-                return self._server.chat(instance, chat), waits
-            except BackPressure as pressure:
-                self._sleep(min(pressure.retry_after_s or 1, MAX_RETRY_AFTER_S))
+                answer = self._server.chat(instance, chat)
+                self._require_kind(answer.simulated, answer.evidence)
+                return answer, waits
+            except ChatError as error:
+                self._require_kind(error.simulated, error.evidence)
+                if not isinstance(error, BackPressure):
+                    raise
+                self._sleep(min(error.retry_after_s or 1, MAX_RETRY_AFTER_S))
         raise SafetyStop(
             f"the model server asked to wait {MAX_BACK_PRESSURE} times in a row: let it recover, "
             "then `ledger run` goes on"
@@ -362,4 +382,5 @@ def _answered(work: Work, turn: int, attempt: int, answer: ChatAnswer, waits: in
         first_token_ns=answer.first_token_ns or 0,
         duration_ns=answer.total_ns,
         back_pressure=waits,
+        simulated=answer.simulated,
     )

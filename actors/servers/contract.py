@@ -246,6 +246,12 @@ class UnexpectedAnswer(ModelServerError):
     kind = "unexpected_answer"
 
 
+class WrongKindOfServer(ModelServerError):
+    """A stand-in answers where a study asks real models, or the other way round."""
+
+    kind = "wrong_kind_of_server"
+
+
 class ResidencyDisagreement(ModelServerError):
     """The server's views of its memory differ, so nobody knows what is loaded."""
 
@@ -311,7 +317,8 @@ class UnloadFailed(ModelServerError):
 
 
 class ChatError(ModelServerError):
-    """A turn without a complete answer. ``partial`` is what the received bytes say."""
+    """A turn without a complete answer. ``partial`` is what the received bytes say, ``simulated``
+    what the answer's head says; None where no head arrived."""
 
     def __init__(
         self,
@@ -322,8 +329,10 @@ class ChatError(ModelServerError):
         partial: ChatReply | None = None,
         first_token_ns: int | None = None,
         total_ns: int,
+        simulated: bool | None = None,
     ) -> None:
         super().__init__(message, remedy=remedy, evidence=evidence)
+        self.simulated = simulated
         self.partial = partial
         self.first_token_ns = first_token_ns
         self.total_ns = total_ns

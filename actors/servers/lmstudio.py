@@ -211,7 +211,7 @@ class LMStudio:
         self._headers = {"authorization": f"Bearer {api_token}"} if api_token else {}
         self._client = new_client()
         self._collectors: list[list[Evidence]] = []
-        self._simulated = False  # what the latest answer said of itself
+        self._simulated = False  # whether an answer of the present operation said so of itself
 
     def close(self) -> None:
         self._client.close()
@@ -475,7 +475,7 @@ class LMStudio:
         retry_after: str | None = None
         broken: str | None = None  # why reading ended early
         refused: str | None = None  # the server's own error message, before any token
-        simulated = False
+        simulated: bool | None = None
         first_token_ns: int | None = None
         started = time.monotonic_ns()
 
@@ -529,6 +529,7 @@ class LMStudio:
                 partial=reply if first_token_ns is not None else None,
                 first_token_ns=first_token_ns,
                 total_ns=total_ns,
+                simulated=simulated,
                 **more,
             )
 
@@ -582,7 +583,7 @@ class LMStudio:
             stream=bytes(raw),
             first_token_ns=first_token_ns,
             total_ns=total_ns,
-            simulated=simulated,
+            simulated=simulated is True,
             evidence=tuple(evidence),
         )
 
@@ -622,6 +623,8 @@ class LMStudio:
     def _collect(self) -> Iterator[list[Evidence]]:
         """Everything received inside the block, which an error takes with it. Blocks nest."""
         evidence: list[Evidence] = []
+        if not self._collectors:
+            self._simulated = False
         self._collectors.append(evidence)
         try:
             yield evidence
@@ -673,7 +676,7 @@ class LMStudio:
                     f"{label}: {error}", remedy="Check what listens on that port."
                 ) from error
         self._received(f"{label} {response.status_code}", content)
-        self._simulated = response.headers.get(SIMULATED_HEADER) == "true"
+        self._simulated |= response.headers.get(SIMULATED_HEADER) == "true"
         message = _error_text(content)
         if response.status_code == 200 and message is None:
             try:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from ledger.log import Fact
 from projections.audits.finding import Findings, Verdict
 from schemas.base import Event
-from schemas.events.cell import TurnStarted
+from schemas.events.cell import TurnAnswered, TurnStarted
 from schemas.events.server import (
     ModelLoaded,
     ModelLoadStarted,
@@ -35,6 +35,7 @@ class ResidencyAudit:
         ModelLost,
         ServerMismatched,
         TurnStarted,
+        TurnAnswered,
     )
 
     def __init__(self) -> None:
@@ -92,6 +93,8 @@ class ResidencyAudit:
                     yield f"turn {event.turn} was asked of {event.instance}, which is not resident"
                 elif model != wanted:
                     yield f"turn {event.turn} of a cell of {wanted} was asked of {model}"
+            case TurnAnswered(simulated=bool(simulated)):
+                yield from self._wrong_kind(simulated)
 
     def _wrong_kind(self, simulated: bool) -> Iterator[str]:
         if self._simulated is not None and simulated != self._simulated:

@@ -1,9 +1,8 @@
 """One model at a time, every turn recorded before it is sent: the actor on the stand-in server."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -14,13 +13,22 @@ from actors.model_server import ModelServerActor
 from actors.rehearsal.stand_in_chat import Call, Turn
 from actors.rehearsal.stand_in_lms import write_lms_wrapper
 from actors.rehearsal.stand_in_server import StandInServer
+from actors.servers.contract import (
+    ChatAnswer,
+    ChatError,
+    ChatRequest,
+    Checked,
+    Loaded,
+    Residents,
+    Unloaded,
+)
 from actors.servers.lmstudio import Limits, LMStudio
 from ledger.errors import PreflightMismatch, SafetyStop
 from ledger.log import Fact, NewEvent
 from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
 from schemas.events.cell import TurnAbandoned, TurnAnswered, TurnFailed, TurnStarted
 from schemas.events.server import ModelLoadStarted, ModelLost, ModelUnloaded, ServerMismatched
-from schemas.study import Study
+from schemas.study import Model, Study
 from schemas.study_file import parse_repair_study
 
 TOKEN = "a token of the tests"
@@ -41,10 +49,14 @@ def stand_in() -> Iterator[StandInServer]:
 
 
 @pytest.fixture
-def client(stand_in: StandInServer, tmp_path: Path) -> Iterator[LMStudio]:
+def lms(stand_in: StandInServer, tmp_path: Path) -> list[str]:
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN)
-    lms = [str(write_lms_wrapper(tmp_path, stand_in.port, token_file))]
+    return [str(write_lms_wrapper(tmp_path, stand_in.port, token_file))]
+
+
+@pytest.fixture
+def client(stand_in: StandInServer, lms: list[str]) -> Iterator[LMStudio]:
     client = LMStudio(f"http://127.0.0.1:{stand_in.port}", lms, SHORT)
     yield client
     client.close()
@@ -55,6 +67,7 @@ def actor(client: LMStudio) -> ModelServerActor:
     return ModelServerActor(STUDY, client, sleep=lambda seconds: None)
 
 
+T = TypeVar("T", Residents, Checked, Loaded, Unloaded, ChatAnswer)
 Take = Callable[[Any], Work]
 Events = Callable[[], list[Fact]]
 
@@ -379,21 +392,114 @@ def test_what_an_unrecorded_load_left_behind_is_unloaded_first(
     assert len(stand_in.state.instances) == 1 and stand_in.state.max_resident_ever == 1
 
 
-def test_a_real_study_refuses_a_simulated_server(
-    client: LMStudio, take: Take, events: Events
-) -> None:
-    text = TEMPLATE.read_text().replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", "0" * 40)
-    lines = [line for line in text.splitlines() if not line.startswith("rehearsal")]
-    real: Study = parse_repair_study(
-        "\n".join(lines)
+REAL: Study = parse_repair_study(
+    "\n".join(
+        line
+        for line in TEMPLATE.read_text()
+        .replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", "0" * 40)
         .replace("simulated = true", "simulated = false")
         .replace('kind = "stand_in"', 'kind = "lmstudio"')
-        .encode()
-    )
-    with pytest.raises(PreflightMismatch, match="simulated"):
-        ensure(ModelServerActor(real, client), take)
-    assert "model.loaded" not in kinds(events)
-    assert json.dumps(kinds(events)).count("server.checked") == 1
+        .splitlines()
+        if not line.startswith("rehearsal")
+    ).encode()
+)
+
+
+class Disguised(LMStudio):
+    """What the stand-in says of itself is taken out of its answers, but for one operation."""
+
+    honest = ""
+
+    def residents(self) -> Residents:
+        return self._disguise("residents", super().residents())
+
+    def preflight(self, spec: Model) -> Checked:
+        return self._disguise("preflight", super().preflight(spec))
+
+    def load(self, spec: Model) -> Loaded:
+        return self._disguise("load", super().load(spec))
+
+    def unload(self, instance_id: str) -> Unloaded:
+        return self._disguise("unload", super().unload(instance_id))
+
+    def chat(self, instance_id: str, request: ChatRequest) -> ChatAnswer:
+        try:
+            return self._disguise("chat", super().chat(instance_id, request))
+        except ChatError as error:
+            error.simulated = self.honest == "chat"
+            raise
+
+    def _disguise(self, operation: str, answer: T) -> T:
+        return msgspec.structs.replace(answer, simulated=self.honest == operation)
+
+
+@pytest.fixture
+def disguised(stand_in: StandInServer, lms: list[str]) -> Iterator[Disguised]:
+    server = Disguised(f"http://127.0.0.1:{stand_in.port}", lms, SHORT)
+    yield server
+    server.close()
+
+
+ACCEPTED = {
+    "residents": [],
+    "preflight": ["server.checked"],
+    "load": ["server.checked", "model.load_started"],
+    "chat": ["server.checked", "model.load_started", "model.loaded", "turn.started"],
+    "unload": ["server.checked", "model.load_started", "model.loaded"],
+}
+
+
+@pytest.mark.parametrize("operation", ACCEPTED)
+def test_a_real_study_accepts_no_answer_of_a_stand_in(
+    disguised: Disguised, take: Take, events: Events, context: Context, operation: str
+) -> None:
+    disguised.honest = operation
+    real = ModelServerActor(REAL, disguised, sleep=lambda seconds: None)
+    with pytest.raises(PreflightMismatch, match="a stand-in answers"):
+        ensure(real, take)
+        finish(context)
+        if operation == "unload":
+            ensure(real, take, "M003")
+        ask(real, take, context)
+    assert kinds(events) == [*ACCEPTED[operation], "server.mismatched"]
+    assert len(events()[-1].event.evidence) > 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("fault", ["back_pressure_429", "half_sse_stream", "chat_500"])
+def test_nor_a_failure_of_one(
+    disguised: Disguised,
+    take: Take,
+    events: Events,
+    context: Context,
+    stand_in: StandInServer,
+    fault: str,
+) -> None:
+    disguised.honest = "chat"
+    real = ModelServerActor(REAL, disguised, sleep=lambda seconds: None)
+    ensure(real, take)
+    finish(context)
+    stand_in.state.set_faults({fault: {}})
+    with pytest.raises(PreflightMismatch, match="a stand-in answers"):
+        ask(real, take, context)
+    assert kinds(events)[-2:] == ["turn.started", "server.mismatched"]
+
+
+def test_a_rehearsal_accepts_no_answer_of_a_real_server(
+    disguised: Disguised, take: Take, events: Events
+) -> None:
+    with pytest.raises(PreflightMismatch, match="a real server answers"):
+        ensure(ModelServerActor(STUDY, disguised), take)
+    assert kinds(events) == ["server.mismatched"]
+
+
+def test_an_answer_says_whether_a_stand_in_gave_it(
+    actor: ModelServerActor, take: Take, events: Events, context: Context
+) -> None:
+    ensure(actor, take)
+    finish(context)
+    ask(actor, take, context)
+    answers = [f.event.simulated for f in events() if isinstance(f.event, TurnAnswered)]
+    assert answers == [True]
 
 
 def test_a_server_that_is_gone_is_noticed_before_the_retry_and_costs_no_attempt_of_the_cell(

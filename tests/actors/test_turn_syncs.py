@@ -17,9 +17,9 @@ from ledger.log import Claim
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.commands import AskModel, EnsureResident
-from tests.actors.test_model_server import CELL, STUDY, client, stand_in
+from tests.actors.test_model_server import CELL, STUDY, client, lms, stand_in
 
-__all__ = ["client", "stand_in"]  # fixtures
+__all__ = ["client", "lms", "stand_in"]  # fixtures
 
 TURN_SYNCS = 14
 # What the cell's step adds to the model server's: its request, then arguments and result of one

@@ -250,6 +250,7 @@ VIOLATIONS: list[tuple[str, Edit, str]] = [
     ("residency", change(ModelLoaded, evidence=()), "nothing that the server said"),
     ("residency", change(ServerChecked, simulated=False), "the server is a real one"),
     ("residency", change(ModelLoaded, simulated=False), "the server is a real one"),
+    ("residency", change(TurnAnswered, simulated=False), "the server is a real one"),
     ("residency", change(ModelUnloaded, instance="other"), "other was unloaded and had not"),
     ("residency", change(TurnStarted, instance="other"), "asked of other, which is not resident"),
     ("residency", move(ModelUnloaded, 0, ModelLoaded), f"{INSTANCE}, which is not resident"),
