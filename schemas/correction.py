@@ -18,9 +18,8 @@ from schemas.identifiers import Identifier
 
 CorrectionClass = Literal["factual_revision", "preference", "procedure", "boundary", "ephemeral"]
 Lifecycle = Literal["active", "superseded", "expired", "disputed"]
-EffectiveLifecycle = Literal[
-    "active", "superseded", "expired", "disputed", "not_yet_valid", "proposed", "withdrawn"
-]
+EffectiveLifecycle = Literal["active", "superseded", "expired", "disputed", "proposed", "withdrawn"]
+"""Before ``valid_from`` a record is active but does not apply."""
 Consequence = Literal["low", "medium", "high"]
 Persistence = bool | Literal["conditional"]
 

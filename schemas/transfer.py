@@ -61,11 +61,15 @@ Effect = Literal["read", "write", "decide", "resolve"]
 class Operation(Value):
     """What a tool does to the state. ``path`` is keys joined by ``/``; ``{name}`` stands for the
     argument of that name, in ``path`` and in texts of ``value``. A text that is nothing but one
-    ``{name}`` takes the argument with its type."""
+    ``{name}`` takes the argument with its type. A field of ``value`` that is one ``{name}`` of an
+    optional argument is left out where the argument was not sent."""
 
     do: Annotated[
-        Literal["get", "keys", "set", "append", "nothing"],
-        Meta(description="return the value; return its keys; replace it; add to a list; none"),
+        Literal["get", "keys", "set", "merge", "append", "nothing"],
+        Meta(
+            description="return the value; return its keys; replace it; replace only the fields "
+            "that `value` names; add to a list; none"
+        ),
     ]
     path: str = ""
     value: Any = None
@@ -126,12 +130,26 @@ class Check(Value):
 
     surface: Name
     path: Annotated[str, Meta(description="keys joined by `/` below the surface; ``: all of it")]
-    op: Literal["equals", "not_equals", "in", "starts_with", "count", "unchanged", "journal_order"]
+    op: Literal[
+        "equals",
+        "not_equals",
+        "in",
+        "starts_with",
+        "includes",
+        "excludes",
+        "between",
+        "count",
+        "unchanged",
+        "journal_order",
+    ]
     value: Annotated[
         Any,
         Meta(
-            description="compared value; `count`: length, or for the journal {tool, arguments, "
-            "is}; `journal_order`: call patterns in their order; `unchanged`: nothing"
+            description="compared value; `includes`, `excludes`: list of which all, or none, are "
+            "in a list or a text; `between`: {after, before, equals}, the list's elements between "
+            "two others; `count`: length, or for the journal {tool, arguments, is}; "
+            "`journal_order`: call patterns in their order; `unchanged`: nothing, or a list of "
+            "paths below that may differ"
         ),
     ] = None
 
@@ -139,7 +157,10 @@ class Check(Value):
 class ArgumentTest(Value):
     """What one argument of a call must be."""
 
-    op: Literal["equals", "in", "includes", "excludes", "any"]
+    op: Annotated[
+        Literal["equals", "in", "includes", "excludes", "within", "any"],
+        Meta(description="`within`: a list of which every element is one of `value`"),
+    ]
     value: Any = None
 
 

@@ -101,6 +101,11 @@ def passes(test: ArgumentTest, argument: Any) -> bool:
             return _contains(argument, test.value)
         case "excludes":
             return not _contains(argument, test.value)
+        case "within":
+            allowed = test.value if isinstance(test.value, (list, tuple)) else ()
+            return isinstance(argument, (list, tuple)) and all(
+                any(same(item, value) for value in allowed) for item in argument
+            )
 
 
 def _contains(argument: Any, value: Any) -> bool:
@@ -174,6 +179,9 @@ def expected_calls(
 
 def holds(check: Check, observed: Observed) -> tuple[bool, str]:
     """(whether one line of a predicate holds, one sentence that says what was found)."""
+    why_never = malformed(check, observed.surfaces)
+    if why_never:
+        return False, why_never
     if check.surface == JOURNAL:
         return _journal_holds(check, observed.journal)
     if check.surface == DECISION:
@@ -182,11 +190,9 @@ def holds(check: Check, observed: Observed) -> tuple[bool, str]:
         after: Any = (
             {} if decision is None else {"option": decision.option, "basis": list(decision.basis)}
         )
-    elif check.surface in observed.surfaces:
+    else:
         root = observed.surfaces[check.surface]
         before, after = look_up(observed.before, root), look_up(observed.after, root)
-    else:
-        return False, f"there is no surface {check.surface!r}"
     found = look_up(after, check.path)
     where = "/".join(filter(None, (check.surface, check.path)))
     match check.op:
@@ -195,19 +201,63 @@ def holds(check: Check, observed: Observed) -> tuple[bool, str]:
         case "not_equals":
             result, wanted = not same(found, check.value), f"anything but {_shown(check.value)}"
         case "in":
-            accepted = check.value if isinstance(check.value, (list, tuple)) else ()
-            result = any(same(found, value) for value in accepted)
+            result = any(same(found, value) for value in check.value)
             wanted = f"one of {_shown(check.value)}"
         case "starts_with":
             result, wanted = _starts_with(found, check.value), f"a start {_shown(check.value)}"
         case "count":
             length = 0 if found is MISSING else _length(found)
             result, wanted = same(length, check.value), f"{_shown(check.value)} entries"
+        case "includes" | "excludes":
+            contained = [_has(found, value) for value in check.value]
+            result = all(contained) if check.op == "includes" else not any(contained)
+            wanted = f"{'all' if check.op == 'includes' else 'none'} of {_shown(check.value)}"
+        case "between":
+            part = _between(found, check.value["after"], check.value["before"])
+            result = part is not None and same(part, check.value["equals"])
+            wanted = "{equals} between {after} and {before}".format(
+                **{key: _shown(value) for key, value in check.value.items()}
+            )
         case "unchanged":
-            result, wanted = same(found, look_up(before, check.path)), "no change"
+            first, excepted = look_up(before, check.path), check.value or ()
+            result = same(_without(found, excepted), _without(first, excepted))
+            wanted = f"no change but in {', '.join(excepted)}" if excepted else "no change"
         case "journal_order":
-            return False, "`journal_order` is of the surface `journal`"
+            raise AssertionError("refused above: it is of the journal")
     return result, f"{where} is {_shown(found)}; wanted: {wanted}"
+
+
+def _has(found: Any, value: Any) -> bool:
+    """An element of a list, or a part of a text whatever its case."""
+    if isinstance(found, str):
+        return isinstance(value, str) and value.casefold() in found.casefold()
+    return _contains(found, value)
+
+
+def _between(found: Any, after: Any, before: Any) -> list[Any] | None:
+    """Elements after the first ``after`` and before the next ``before``: none where a mark is
+    missing. None for what is no list."""
+    if not isinstance(found, list):
+        return None
+    start = next((i for i, item in enumerate(found) if same(item, after)), len(found))
+    rest = found[start + 1 :]
+    end = next((i for i, item in enumerate(rest) if same(item, before)), 0)
+    return rest[:end]
+
+
+def _without(document: Any, paths: Sequence[str]) -> Any:
+    """``document`` with what stands at ``paths`` taken out of its mappings."""
+    if not isinstance(document, Mapping):
+        return document
+    below: dict[str, list[str]] = {}
+    for path in paths:
+        key, _, rest = path.partition("/")
+        below.setdefault(key, []).append(rest)
+    return {
+        key: _without(value, below.get(key, ()))
+        for key, value in document.items()
+        if "" not in below.get(key, ())
+    }
 
 
 def all_hold(
@@ -280,6 +330,18 @@ def malformed(check: Check, surfaces: Mapping[str, str]) -> str:
         return "`in` takes a list of accepted values"
     elif check.op == "count" and (not isinstance(check.value, int) or check.value < 0):
         return "`count` takes a number from 0"
-    elif check.op == "unchanged" and check.value is not None:
-        return "`unchanged` takes no value"
+    elif check.op in ("includes", "excludes") and not isinstance(check.value, (list, tuple)):
+        return f"`{check.op}` takes a list of values"
+    elif check.op == "between" and not (
+        isinstance(check.value, Mapping)
+        and check.value.keys() == {"after", "before", "equals"}
+        and isinstance(check.value["equals"], (list, tuple))
+    ):
+        return "`between` takes {after, before, equals}, and `equals` is a list"
+    elif check.op == "unchanged" and not (
+        check.value is None
+        or isinstance(check.value, (list, tuple))
+        and all(isinstance(path, str) and path for path in check.value)
+    ):
+        return "`unchanged` takes nothing, or a list of paths below that may differ"
     return ""

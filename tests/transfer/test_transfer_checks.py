@@ -1,6 +1,6 @@
 """Predicates and call patterns: every operator holds and fails, and nothing raises."""
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -54,6 +54,22 @@ OBSERVED = Observed(SURFACES, BEFORE, AFTER, JOURNAL, Decision(option="a", basis
         ("state", "nowhere", "count", 0, True),
         ("tree", "b", "unchanged", None, True),
         ("tree", "a", "unchanged", None, False),
+        ("tree", "", "unchanged", ["a/limits.toml/limit"], True),
+        ("tree", "", "unchanged", ["a/limits.toml"], True),
+        ("tree", "", "unchanged", ["b"], False),
+        ("state", "", "unchanged", ["log"], False),
+        ("state", "", "unchanged", ["log", "trees/a"], True),
+        ("state", "log", "includes", ["y", "x"], True),
+        ("state", "log", "includes", ["y", "z"], False),
+        ("state", "log", "excludes", ["z"], True),
+        ("state", "log", "excludes", ["z", "x"], False),
+        ("state", "nowhere", "excludes", ["z"], True),
+        ("decision", "basis/0", "excludes", ["ct-1"], False),
+        ("decision", "basis", "includes", ["CT-1"], True),
+        ("state", "log", "between", {"after": "x", "before": "y", "equals": []}, True),
+        ("state", "log", "between", {"after": "y", "before": "x", "equals": []}, True),
+        ("state", "log", "between", {"after": "x", "before": "y", "equals": ["z"]}, False),
+        ("tree", "b", "between", {"after": "x", "before": "y", "equals": []}, False),
         ("decision", "option", "equals", "a", True),
         ("decision", "basis", "equals", ["CT-1"], True),
         ("decision", "option", "equals", "b", False),
@@ -109,6 +125,11 @@ def test_a_path_finds_in_dictionaries_and_lists_only() -> None:
         ("excludes", "x", ["y"], True),
         ("excludes", "x", ["x"], False),
         ("excludes", "x", MISSING, True),
+        ("within", ["x", "y"], ["y"], True),
+        ("within", ["x", "y"], [], True),
+        ("within", ["x", "y"], ["y", "z"], False),
+        ("within", ["x"], MISSING, False),
+        ("within", 3, ["x"], False),
     ],
 )
 def test_an_argument_passes_or_not(op: Any, value: Any, argument: Any, expected: bool) -> None:
@@ -154,7 +175,12 @@ def test_a_malformed_check_is_named_to_its_author() -> None:
     assert "journal" in check("journal", "count", 3)
     assert "list" in check("tree", "in", 3)
     assert "number" in check("tree", "count", "3")
-    assert "no value" in check("tree", "unchanged", 3)
+    assert "takes nothing" in check("tree", "unchanged", 3)
+    assert "takes nothing" in check("tree", "unchanged", [""])
+    assert check("tree", "unchanged", ["a"]) == ""
+    assert "list" in check("tree", "includes", "a")
+    assert "after" in check("tree", "between", {"after": "a"})
+    assert check("tree", "between", {"after": "a", "before": "b", "equals": []}) == ""
 
 
 json_values = st.recursive(
@@ -169,9 +195,7 @@ json_values = st.recursive(
     after=json_values,
     value=json_values,
     path=st.text(alphabet="ab/0", max_size=6),
-    op=st.sampled_from(
-        ["equals", "not_equals", "in", "starts_with", "count", "unchanged", "journal_order"]
-    ),
+    op=st.sampled_from(get_args(get_type_hints(Check)["op"])),
     surface=st.sampled_from(["state", "tree", "decision", "journal", "none"]),
 )
 def test_no_observation_makes_a_check_raise(
