@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from schemas.base import ArtifactRef, Value
 from schemas.identifiers import Identifier
+from schemas.transfer import Layer
 
 Role = Literal[
     "operator",
@@ -102,6 +103,40 @@ class AnchorCheckpoint(Value, tag_field="do", tag="anchor_checkpoint"):
     ]
     where: Annotated[str, Meta(description="remote, authority or path")]
     receipt: Annotated[str, Meta(description="commit id, base64 token or digest")]
+
+
+class OpenRepair(Value, tag_field="do", tag="open_repair"):
+    """Assign a failed run of a transfer study to its earliest evidenced failing stage."""
+
+    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    cell: Annotated[str, Meta(description="the failing run: CASE/MEMORY/DRIVER/TRIAL")]
+    layer: Annotated[Layer, Meta(description="what will be changed")]
+    manifest: Annotated[
+        dict[str, str], Meta(description="layer → digest before; empty where layers are unknown")
+    ] = {}
+
+
+class ChangeRepair(Value, tag_field="do", tag="change_repair"):
+    """Record that one layer was changed, by an amendment that added the system's new identity."""
+
+    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    memory: Annotated[Identifier, Meta(description="the changed system's memory")]
+    driver: Annotated[Identifier, Meta(description="the changed system's driver")]
+    manifest: Annotated[dict[str, str], Meta(description="layer → digest after")] = {}
+
+
+class RerunRepair(Value, tag_field="do", tag="rerun_repair"):
+    """Fix which runs a repair needs: the failing case, its controls, a sample of other classes."""
+
+    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    sample: Annotated[int, Meta(ge=1, description="cases from the other classes")]
+
+
+class CloseRepair(Value, tag_field="do", tag="close_repair"):
+    """End a repair whose runs exist with unchanged prompts, fixtures and predicates."""
+
+    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    limitation: Annotated[str, Meta(min_length=1, description="what is unresolved")]
 
 
 # --- miner ---------------------------------------------------------------------------------------
@@ -213,6 +248,10 @@ Command = (
     | WriteReport
     | RecordReexecution
     | AnchorCheckpoint
+    | OpenRepair
+    | ChangeRepair
+    | RerunRepair
+    | CloseRepair
     | MineRepository
     | ValidateCandidates
     | ContinueStudy
@@ -238,6 +277,10 @@ ROLE_OF: dict[type[Command], Role] = {
     WriteReport: "operator",
     RecordReexecution: "operator",
     AnchorCheckpoint: "operator",
+    OpenRepair: "operator",
+    ChangeRepair: "operator",
+    RerunRepair: "operator",
+    CloseRepair: "operator",
     MineRepository: "miner",
     ValidateCandidates: "miner",
     ContinueStudy: "scheduler",

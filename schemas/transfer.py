@@ -48,6 +48,30 @@ Grade = Annotated[
     ),
 ]
 
+Layer = Literal[
+    "representation",
+    "indexing",
+    "query",
+    "relevance_filter",
+    "conflict_policy",
+    "decision_control",
+    "tool_execution",
+    "outcome_check",
+    "unknown",
+]
+"""What a repair may change, one at a time (section 7); `unknown` where a team cannot see them."""
+LAYERS: tuple[Layer, ...] = (
+    "representation",
+    "indexing",
+    "query",
+    "relevance_filter",
+    "conflict_policy",
+    "decision_control",
+    "tool_execution",
+    "outcome_check",
+)
+"""The eight layers that a system's manifest gives a digest each."""
+
 NEEDS_RESOLUTION = "needs_resolution"
 """The decision option of abstaining: nothing is guessed, the resolution path is called."""
 DECLARE_DECISION = "declare_decision"

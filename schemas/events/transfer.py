@@ -1,8 +1,9 @@
 """One cell of a transfer study: seeding, snapshot, session, calls, decision, surface.
 
 Stream ``cell/<case>.d<n>/<memory>/<driver>/<trial>``. It begins with ``cell.started`` as every cell
-and ends with ``session.scored``'s sources complete and one ``case.finished``. What is absent was
-not observed; nothing here is inferred.
+and ends with one ``case.finished``. What is absent was not observed; nothing here is inferred.
+Counts beside the records (calls in the journal, retrievals of a session) say that none is missing:
+what was not done can be judged only where everything that was done is there.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -12,7 +13,7 @@ from msgspec import Meta
 from schemas.base import ArtifactRef, Count, Digest, Event, Value
 from schemas.correction import Session
 from schemas.identifiers import CellId, Identifier
-from schemas.transfer import Effect, Grade, Verdict
+from schemas.transfer import Effect, Grade, Layer, Verdict
 
 CaseClass = Literal["completed", "crashed", "timed_out", "flooded", "malformed", "void"]
 """`void`: our own fault (fixture, harness, a killed worker): run again under the same identity. All
@@ -186,6 +187,9 @@ class SessionClosed(Event):
     claims_grade: Annotated[Grade, Meta(description="whose word the reading of the claims is")] = (
         "none"
     )
+    retrievals: Annotated[
+        Count, Meta(description="deliveries from the memory in this session: all are recorded")
+    ]
     leaked: Annotated[
         tuple[str, ...],
         Meta(description="where a canary was seen outside the memory channel; none: fresh"),
@@ -236,23 +240,11 @@ class TransferScored(Event):
     scorer: Annotated[Digest, Meta(description="digest of the scorer's code")]
     head: Annotated[int, Meta(ge=0, description="seq of the last record that was read")]
     scores: Annotated[
-        ArtifactRef, Meta(description="JSON: cell → stage → {verdict, grade, evidence, why}")
+        ArtifactRef, Meta(description="JSON list of projections.transfer_scores.RunScore")
     ]
 
 
 # --- repair loop --------------------------------------------------------------------------------
-
-Layer = Literal[
-    "representation",
-    "indexing",
-    "query",
-    "relevance_filter",
-    "conflict_policy",
-    "decision_control",
-    "tool_execution",
-    "outcome_check",
-    "unknown",
-]
 
 
 class RepairOpened(Event):
