@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Literal
 
 from actors.environments import Environment
-from actors.reporters.pytest_results import Canary, Outcome, RunVerdict, read_results
+from actors.reporters.pytest_results import (
+    Canary,
+    Outcome,
+    PytestResults,
+    RunVerdict,
+    read_results,
+)
 from actors.sandbox import Limits, Sandbox, SandboxError
 from actors.sandbox.run import remove_tree
 from actors.workspaces import (
@@ -77,6 +83,8 @@ class TestRun:
     nonce: str
     flags: tuple[str, ...] = ()
     """What the run itself showed of somebody meddling with it, sorted."""
+    disk_exceeded: bool = False
+    """It was ended because of what it wrote; it would be so again."""
     laid_over: bool = True
     """False: no machine could lay these overlays over this tree, so there was no run."""
 
@@ -162,16 +170,20 @@ def execute(
         return not_run("infrastructure", str(error))
     finally:
         remove_tree(place)
-    results = read_results(
-        done.results,
-        complete=done.results_complete,
-        nonce=nonce,
-        exit_status=done.exit_status,
-        signal=done.signal,
-        timed_out=done.timed_out,
-        workspace=top,
-        canary=planted,
-    )
+    if done.disk_exceeded:
+        reason = f"the run's files took up more than {limits.disk_bytes} bytes of disk"
+        results = PytestResults(verdict="infrastructure", reason=reason, flags=("disk filled",))
+    else:
+        results = read_results(
+            done.results,
+            complete=done.results_complete,
+            nonce=nonce,
+            exit_status=done.exit_status,
+            signal=done.signal,
+            timed_out=done.timed_out,
+            workspace=top,
+            canary=planted,
+        )
     return TestRun(
         verdict=results.verdict,
         reason=results.reason,
@@ -187,6 +199,7 @@ def execute(
         duration_ns=done.duration_ns,
         nonce=nonce,
         flags=results.flags,
+        disk_exceeded=done.disk_exceeded,
     )
 
 

@@ -161,6 +161,7 @@ def run_tests(
             canary=canary,
         )
         killed = run.verdict == "infrastructure" and run.signal == signal.SIGKILL
+        killed = killed and not run.disk_exceeded
         if not (not_made(run) or killed):
             break
     require_room(scratch, min_free_bytes)

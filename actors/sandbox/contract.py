@@ -32,6 +32,9 @@ class Limits:
     """Address space of one process (RLIMIT_AS)."""
     file_bytes: int = 256 << 20
     """Largest file that may be written (RLIMIT_FSIZE)."""
+    disk_bytes: int = 2 << 30
+    """What the files of a run may take up together, beyond what was there when it began. The run is
+    watched and ended; what it writes within a second comes on top."""
     processes: int = 256
     """Processes and threads of the run together (RLIMIT_NPROC)."""
     output_bytes: int = 1_000_000
@@ -45,6 +48,8 @@ class Finished:
     exit_status: int | None
     signal: int | None
     timed_out: bool
+    disk_exceeded: bool
+    """The run was ended because its files took up more than ``Limits.disk_bytes``."""
     output: bytes
     """Standard output and error as one stream of bytes, at most ``Limits.output_bytes`` plus a
     notice of what was left out."""
@@ -70,8 +75,10 @@ class Isolation:
         "network",
         "host loopback",
         "unix sockets",
+        "other sockets",
         "files outside",
         "memory",
+        "disk",
         "processes",
         "survivors",
         "signals",

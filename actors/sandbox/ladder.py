@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from actors.sandbox import launcher, layout
 from actors.sandbox.contract import (
@@ -26,7 +27,7 @@ from actors.sandbox.contract import (
     SandboxReport,
     State,
 )
-from actors.sandbox.run import Sandbox, remove_tree
+from actors.sandbox.run import SHARED_MEMORY_BYTES, Sandbox, remove_tree
 
 LADDER: tuple[Kind, ...] = ("bubblewrap", "namespaces", "landlock")
 _REQUIRED = ("network", "host loopback", "unix sockets", "files outside", "survivors")
@@ -72,6 +73,33 @@ def many_processes():
             os.kill(child, 9)
             os.waitpid(child, 0)
 
+def too_large_a_file():
+    with open("large", "wb") as file:
+        file.seek(targets["file"])
+        file.write(b"x")
+
+def much_shared_memory():
+    try:
+        with open("/dev/shm/probe", "wb") as file:
+            for _ in range((targets["shared memory"] >> 20) + 1):
+                file.write(bytes(1 << 20))
+                file.flush()
+    finally:
+        if os.path.exists("/dev/shm/probe"):
+            os.unlink("/dev/shm/probe")
+
+def families():
+    through = []
+    for name, family in targets["families"].items():
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+            try:
+                socket.socket(family, kind).close()
+            except OSError:
+                continue
+            through.append(name)
+            break
+    return through
+
 report = {
     "network": attempt(lambda: connect(socket.AF_INET, socket.SOCK_DGRAM, ("192.0.2.1", 9))),
     "host loopback": attempt(
@@ -82,7 +110,10 @@ report = {
         lambda: connect(socket.AF_UNIX, socket.SOCK_STREAM, "\0" + targets["abstract"])
     ),
     "files outside": attempt(read_and_write_outside),
+    "families": families(),
     "memory": attempt(lambda: bytearray(targets["memory"] * 2)),
+    "large file": attempt(too_large_a_file),
+    "shared memory": attempt(much_shared_memory),
     "processes": attempt(many_processes),
     "signals": attempt(lambda: os.kill(targets["pid"], 0)),
 }
@@ -101,6 +132,25 @@ if os.fork() == 0:
         time.sleep(60)
     os._exit(0)
 """
+
+# Runs inside, after it: small files, every second one removed while it is held open.
+_FILL = r"""
+import os, time
+kept = []
+for number in range(32):
+    file = open(f"file-{number}", "wb")
+    file.write(os.urandom(1 << 20))
+    file.flush()
+    if number % 2:
+        os.unlink(file.name)
+        kept.append(file)
+time.sleep(20)
+"""
+_OTHER_FAMILIES = {
+    "rds": 21, "can": 29, "tipc": 30, "bluetooth": 31, "alg": 38, "vsock": 40, "qipcrtr": 42,
+    "smc": 43, "xdp": 44,
+}  # fmt: skip
+"""Address families that a network namespace does not hold, or that nobody needs (socket.h)."""
 
 
 def probe(scratch: Path | None = None, kinds: Sequence[Kind] = LADDER) -> SandboxReport:
@@ -162,7 +212,10 @@ def probe_rung(kind: Kind, scratch: Path) -> Rung:
 
 def _attack(sandbox: Sandbox, scratch: Path) -> tuple[Isolation, ...]:
     python = layout.launcher_interpreter()
-    limits = Limits(wall_s=30, grace_s=0.5, memory_bytes=512 << 20, processes=40, cpu_s=20)
+    limits = Limits(
+        wall_s=30, grace_s=0.5, memory_bytes=512 << 20, processes=40, cpu_s=20,
+        file_bytes=256 << 20, disk_bytes=16 << 20,
+    )  # fmt: skip
     place = Path(tempfile.mkdtemp(prefix="probe-", dir=scratch))
     try:
         (place / "workspace").mkdir()
@@ -175,17 +228,25 @@ def _attack(sandbox: Sandbox, scratch: Path) -> tuple[Isolation, ...]:
                 "memory": limits.memory_bytes,
                 "processes": limits.processes,
                 "pid": os.getpid(),
+                "file": limits.file_bytes,
+                "shared memory": SHARED_MEMORY_BYTES,
+                "families": _OTHER_FAMILIES,
             }
-            done = sandbox.run(
-                [str(python.executable), "-I", "-S", "-c", _ATTACK],
-                workspace=place / "workspace",
-                read_only=layout.interpreter_paths(python),
-                environment={"PATH": os.defpath},
-                limits=limits,
-                hidden=python.site_packages,
-                request=json.dumps(targets).encode(),
-                result_bytes=100_000,
-            )
+
+            def run(source: str) -> Finished:
+                return sandbox.run(
+                    [str(python.executable), "-I", "-S", "-c", source],
+                    workspace=place / "workspace",
+                    read_only=layout.interpreter_paths(python),
+                    environment={"PATH": os.defpath},
+                    limits=limits,
+                    hidden=python.site_packages,
+                    request=json.dumps(targets).encode(),
+                    result_bytes=100_000,
+                )
+
+            done = run(_ATTACK)
+            filled = run(_FILL)
     finally:
         remove_tree(place)
     try:
@@ -195,10 +256,12 @@ def _attack(sandbox: Sandbox, scratch: Path) -> tuple[Isolation, ...]:
         raise SandboxError(
             f"the probe did not report (status {done.exit_status}): {tail}"
         ) from None
-    return _matrix(said, done, network_here=control)
+    return _matrix(said, done, filled, network_here=control)
 
 
-def _matrix(said: dict[str, str], done: Finished, network_here: bool) -> tuple[Isolation, ...]:
+def _matrix(
+    said: dict[str, Any], done: Finished, filled: Finished, network_here: bool
+) -> tuple[Isolation, ...]:
     def held(*names: str) -> State:
         stopped = all(said[name].startswith("stopped") for name in names)
         return "enforced" if stopped else "not enforced"
@@ -222,11 +285,23 @@ def _matrix(said: dict[str, str], done: Finished, network_here: bool) -> tuple[I
             how=f"by path: {said['unix path']}; abstract: {said['unix abstract']}",
         ),
         Isolation(
+            name="other sockets",
+            state="not enforced" if said["families"] else "enforced",
+            how=f"of {', '.join(_OTHER_FAMILIES)}: {', '.join(said['families']) or 'none'}",
+        ),
+        Isolation(
             name="files outside",
             state=held("files outside"),
             how=f"reading, listing, then writing beside the workspace: {said['files outside']}",
         ),
         Isolation(name="memory", state=held("memory"), how=f"{memory}: {said['memory']}"),
+        Isolation(
+            name="disk",
+            state=held("large file", "shared memory") if filled.disk_exceeded else "not enforced",
+            how=f"a file beyond the limit: {said['large file']}; 65 MiB of shared memory: "
+            f"{said['shared memory']}; 32 MiB of small files under a limit of 16: "
+            f"{'ended' if filled.disk_exceeded else 'got through'} (watched, not reserved)",
+        ),
         Isolation(
             name="processes",
             state=held("processes"),

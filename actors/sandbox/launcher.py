@@ -18,6 +18,7 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 LINUX = sys.platform == "linux"
@@ -84,46 +85,78 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(ctypes.c_long(_SYS_CREATE_RULESET), None, 0, 1)))
 
 
-def socket_filter(machine: str) -> bytes:
-    """A seccomp program (array of ``struct sock_filter``) that leaves a run no socket but a
-    connected pair.
+def system_call_filter(machine: str, families: Sequence[int]) -> bytes:
+    """A seccomp program (array of ``struct sock_filter``) that leaves a run only sockets of these
+    address families, and no user namespace.
 
-    Landlock governs TCP ports and abstract names, not UDP and not Unix sockets in the file system,
-    so no socket is made at all: ``socket`` and ``connect`` fail, ``io_uring_setup`` too (its
-    operations are not filtered), and ``socketpair`` gives streams only, because a datagram pair can
-    be used to send to any address. Another architecture's calls kill the process.
+    A network namespace does not hold every family: AF_VSOCK reaches the host of a virtual machine
+    from within one. And in a user namespace of its own a run could mount memory without bounds.
+
+    Without ``families`` no socket is left but a connected pair, for a run that shares our network:
+    Landlock governs TCP ports and abstract names, not UDP and not Unix sockets in the file system.
+    ``socketpair`` then gives streams only, because a datagram pair can be used to send to any
+    address. ``io_uring_setup`` and ``clone3`` are absent for everybody (the operations of the one
+    and the flags of the other are out of a filter's sight; libraries fall back to older calls), and
+    another architecture's calls kill the process.
     """
-    audit_arch = MACHINES[machine]
-    numbers = {"x86_64": (41, 42, 53), "aarch64": (198, 203, 199)}[machine]
-    socket_, connect, socketpair = numbers
-    io_uring_setup, x32_bit, af_unix, sock_stream = 425, 0x40000000, 1, 1
+    numbers = {"x86_64": (41, 42, 53, 56, 272), "aarch64": (198, 203, 199, 220, 97)}[machine]
+    socket_, connect, socketpair, clone, unshare = numbers
+    io_uring_setup, clone3, x32_bit, af_unix, sock_stream = 425, 435, 0x40000000, 1, 1
     load, equal, at_least, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06
-    kill, allow, refuse, absent = 0x80000000, 0x7FFF0000, 0x00050000 | 1, 0x00050000 | 38
     # seccomp_data: nr at 0, arch at 4, args (64 bits each, little end first) from 16.
+    number, architecture, first, second = 0, 4, 16, 24
+    kill, allow = (give, 0, 0, 0x80000000), (give, 0, 0, 0x7FFF0000)
+    refuse, absent, no_family = ((give, 0, 0, 0x00050000 | errno) for errno in (1, 38, 97))
+    Instruction = tuple[int, int, int, int]
+
+    def when(call: int, *block: Instruction) -> list[Instruction]:
+        """Every path through a block gives a verdict: the accumulator is its own afterwards."""
+        return [(equal, 0, len(block), call), *block]
+
+    def only(argument: int, values: Sequence[int], otherwise: Instruction) -> list[Instruction]:
+        checks = [step for value in values for step in ((equal, 0, 1, value), allow)]
+        return [(load, 0, 0, argument), *checks, otherwise]
+
+    if families:
+        of_sockets = [
+            *when(socket_, *only(first, families, no_family)),
+            *when(socketpair, *only(first, [af_unix], no_family)),
+        ]
+    else:
+        of_sockets = [
+            *when(socket_, refuse),
+            *when(connect, refuse),
+            *when(
+                socketpair,
+                (load, 0, 0, first),
+                (equal, 1, 0, af_unix),
+                refuse,
+                (load, 0, 0, second),
+                (mask, 0, 0, 0xF),  # SOCK_NONBLOCK and SOCK_CLOEXEC live above
+                (equal, 1, 0, sock_stream),
+                refuse,
+                allow,
+            ),
+        ]
     program = [
-        (load, 0, 0, 4),
-        (equal, 1, 0, audit_arch),
-        (give, 0, 0, kill),
-        (load, 0, 0, 0),
-        (at_least, 11, 0, x32_bit),  # -> absent
-        (equal, 9, 0, socket_),  # -> refuse
-        (equal, 8, 0, connect),  # -> refuse
-        (equal, 8, 0, io_uring_setup),  # -> absent
-        (equal, 0, 5, socketpair),  # else -> allow
-        (load, 0, 0, 16),
-        (equal, 0, 4, af_unix),  # else -> refuse
-        (load, 0, 0, 24),
-        (mask, 0, 0, 0xF),  # SOCK_NONBLOCK and SOCK_CLOEXEC live above
-        (equal, 0, 1, sock_stream),  # else -> refuse
-        (give, 0, 0, allow),
-        (give, 0, 0, refuse),
-        (give, 0, 0, absent),
+        (load, 0, 0, architecture),
+        (equal, 1, 0, MACHINES[machine]),
+        kill,
+        (load, 0, 0, number),
+        (at_least, 0, 1, x32_bit),
+        absent,
+        *when(io_uring_setup, absent),
+        *when(clone3, absent),
+        *when(unshare, refuse),
+        *when(clone, (load, 0, 0, first), (mask, 0, 0, _NEWUSER), (equal, 1, 0, 0), refuse, allow),
+        *of_sockets,
+        allow,
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _deny_sockets() -> None:
-    program = socket_filter(os.uname().machine)
+def _filter_system_calls(families: Sequence[int]) -> None:
+    program = system_call_filter(os.uname().machine, families)
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
     pointer = ctypes.create_string_buffer(header, len(header))
@@ -222,7 +255,7 @@ def _enter_namespaces(spec: dict[str, Any]) -> None:
         os.close(os.open(f"{root}/dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
         _mount(f"/dev/{name}", f"{root}/dev/{name}", "", _BIND)
     for kind, directory, data in (
-        ("tmpfs", "shm", "mode=1777,size=64m"),
+        ("tmpfs", "shm", f"mode=1777,size={spec['shared_memory']}"),
         ("devpts", "pts", "newinstance,ptmxmode=0666,mode=0620"),
     ):
         os.mkdir(f"{root}/dev/{directory}")
@@ -286,8 +319,8 @@ def _become_command(spec: dict[str, Any], failure: int) -> NoReturn:
             _prctl(_NO_NEW_PRIVS, 1)
         if spec["restrict_files"]:
             _restrict_files(spec["readable"], spec["listable"], spec["writable"])
-        if spec["deny_sockets"]:
-            _deny_sockets()
+        if spec["families"] is not None:
+            _filter_system_calls(spec["families"])
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -299,9 +332,25 @@ def _become_command(spec: dict[str, Any], failure: int) -> NoReturn:
 
 def _alive(namespaced: bool) -> set[int]:
     """Processes that are not zombies: all others of our PID namespace, or our descendants."""
+    return set(_parents()) - {os.getpid()} if namespaced else descendants(os.getpid())
+
+
+def descendants(ancestor: int) -> set[int]:
+    """Processes below ``ancestor`` that are not zombies."""
+    parents = _parents()
+    ours, grew = {ancestor}, True
+    while grew:
+        found = {pid for pid, parent in parents.items() if parent in ours} - ours
+        ours |= found
+        grew = bool(found)
+    return ours - {ancestor}
+
+
+def _parents() -> dict[int, int]:
+    """Parent of every process that is not a zombie."""
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc") if LINUX else ():
-        if entry.isdigit() and int(entry) != os.getpid():
+        if entry.isdigit():
             try:
                 with open(f"/proc/{entry}/stat", "rb") as file:
                     state, parent = file.read().rpartition(b")")[2].split()[:2]
@@ -309,14 +358,7 @@ def _alive(namespaced: bool) -> set[int]:
                 continue
             if state not in (b"Z", b"X"):
                 parents[int(entry)] = int(parent)
-    if namespaced:
-        return set(parents)
-    ours, grew = {os.getpid()}, True
-    while grew:
-        found = {pid for pid, parent in parents.items() if parent in ours} - ours
-        ours |= found
-        grew = bool(found)
-    return ours - {os.getpid()}
+    return parents
 
 
 def _wait_for_signal(seconds: float, awaited: set[signal.Signals]) -> int:

@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
 import selectors
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -16,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.sandbox import layout
+from actors.sandbox import launcher, layout
 from actors.sandbox.contract import Finished, Kind, Limits, SandboxError
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
@@ -26,6 +28,12 @@ _DRAIN_S = 2.0
 """How long the output may stay open after the launcher has ended: only a survivor can hold it."""
 _BACKSTOP_S = 15.0
 """The launcher keeps the time; this is for the case that it cannot."""
+_LOOK_S, _FULL_LOOK_S = 0.5, 10.0
+"""How often the disk is looked at where its free space shrinks, and where it does not."""
+SHARED_MEMORY_BYTES = 64 << 20
+"""Of a run's own /dev/shm."""
+FAMILIES = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK: what a network namespace holds."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +169,8 @@ class Sandbox:
             "readable": readable,
             "listable": listable,
             "writable": written,
-            "deny_sockets": self.kind == "landlock",
+            "families": self._families(),
+            "shared_memory": SHARED_MEMORY_BYTES,
             "status": status_write,
             "results": results_write,
             "request": request_read,
@@ -193,9 +202,13 @@ class Sandbox:
             if request:
                 os.write(request_write, request)
                 os.close(request_write)
+            disk = _DiskWatch(
+                process.pid, [workspace, scratch / "home", scratch / "tmp", *writable],
+                limits.disk_bytes,
+            )  # fmt: skip
             drained = _drain(
                 process, output_read, status_read, results_read, limits, result_bytes,
-                self.cancelled,
+                self.cancelled, disk,
             )  # fmt: skip
         finally:
             self._end(process)
@@ -203,6 +216,14 @@ class Sandbox:
                 if descriptor >= 0:
                     os.close(descriptor)
         return _finished(drained, process.returncode)
+
+    def _families(self) -> Sequence[int] | None:
+        """Address families of the sockets that a run may make; None: nothing watches over that."""
+        if self.kind == "landlock":
+            return ()
+        if self.moves_paths and os.uname().machine in launcher.MACHINES:
+            return FAMILIES
+        return None
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """End a launcher that has not ended by itself: we were interrupted, or it hangs."""
@@ -254,7 +275,14 @@ class Sandbox:
                 case "hide":
                     arguments += ["--tmpfs", step.destination]
         arguments += ["--proc", "/proc", "--dev", "/dev"]
-        for place in (*(step.destination for step in steps if step.kind == "hide"), "/"):
+        # Its own /dev/shm belongs to who starts it, and its /dev takes as much memory as there is.
+        if _bubblewrap_has("--perms"):
+            arguments += ["--perms", "1777"]
+        if _bubblewrap_has("--size"):
+            arguments += ["--size", str(SHARED_MEMORY_BYTES)]
+        arguments += ["--tmpfs", "/dev/shm"]
+        hidden = (step.destination for step in steps if step.kind == "hide")
+        for place in (*hidden, "/dev", "/"):
             arguments += ["--remount-ro", place]
         arguments += ["--chdir", "/"]
         return [*arguments, "--", *launch]
@@ -294,6 +322,75 @@ class _Drained:
     status: bytes
     results: bytes
     results_complete: bool
+    disk_exceeded: bool
+
+
+class _DiskWatch:
+    """Tells when the files of a run take up more than they may.
+
+    A look at the free space costs nothing; only where that shrinks are the run's own files counted,
+    with those that it has removed and still holds open.
+    """
+
+    def __init__(self, launcher: int, places: Sequence[Path], limit: int) -> None:
+        self._launcher = launcher
+        self._places = places
+        self._limit = limit
+        self._free = _free_bytes(places[0])
+        self._at_start = _bytes_beneath(places)
+        now = time.monotonic()
+        self._next, self._next_full = now + _LOOK_S, now + _FULL_LOOK_S
+
+    def exceeded(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + _LOOK_S
+        shrunk = self._free - _free_bytes(self._places[0])
+        if shrunk <= self._limit and now < self._next_full:
+            return False
+        self._next_full = now + _FULL_LOOK_S
+        written = _bytes_beneath(self._places) + _bytes_held_open(self._launcher) - self._at_start
+        return written > self._limit
+
+
+def _free_bytes(folder: Path) -> int:
+    about = os.statvfs(folder)
+    return about.f_bavail * about.f_frsize
+
+
+def _bytes_beneath(places: Sequence[Path]) -> int:
+    """Blocks of all files; each is counted once, whatever its number of names."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    pending = [os.fspath(place) for place in places]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    about = entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif (about.st_dev, about.st_ino) not in seen:
+                        seen.add((about.st_dev, about.st_ino))
+                        total += about.st_blocks * 512
+        except OSError:
+            continue  # it was removed meanwhile, or closed to us
+    return total
+
+
+def _bytes_held_open(launcher_pid: int) -> int:
+    """Blocks of removed files that the descendants of the launcher hold open."""
+    seen: dict[tuple[int, int], int] = {}
+    for pid in launcher.descendants(launcher_pid):
+        try:
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                about = os.stat(f"/proc/{pid}/fd/{name}")
+                if about.st_nlink == 0 and stat.S_ISREG(about.st_mode):
+                    seen[about.st_dev, about.st_ino] = about.st_blocks * 512
+        except OSError:
+            continue
+    return sum(seen.values())
 
 
 def _drain(
@@ -304,13 +401,14 @@ def _drain(
     limits: Limits,
     result_bytes: int,
     cancelled: threading.Event,
+    disk: _DiskWatch,
 ) -> _Drained:
     """Read until every pipe is closed, or for a moment after the launcher has gone."""
     half = limits.output_bytes // 2
     head, tail, total, digest = bytearray(), bytearray(), 0, hashlib.sha256()
     lines, wanted, dropped = bytearray(), bytearray(), False
     deadline = time.monotonic() + limits.wall_s + limits.grace_s + _BACKSTOP_S
-    gone = False
+    gone = exceeded = False
     with selectors.DefaultSelector() as selector:
         for descriptor in (output, status, results):
             if descriptor >= 0:
@@ -321,7 +419,8 @@ def _drain(
             now = time.monotonic()
             if not gone and process.poll() is not None:
                 gone, deadline = True, now + _DRAIN_S
-            if now >= deadline:
+            exceeded = not gone and disk.exceeded()
+            if now >= deadline or exceeded:
                 break
             for key, _ in selector.select(min(deadline - now, 0.2)):
                 chunk = os.read(key.fd, _CHUNK)
@@ -346,6 +445,7 @@ def _drain(
     return _Drained(
         head=head, tail=tail, digest=digest.hexdigest(), total=total, closed=closed,
         status=bytes(lines), results=bytes(wanted), results_complete=not dropped,
+        disk_exceeded=exceeded,
     )  # fmt: skip
 
 
@@ -368,6 +468,7 @@ def _finished(drained: _Drained, returned: int) -> Finished:
         exit_status=end["exit_status"],
         signal=end["signal"],
         timed_out=end["timed_out"],
+        disk_exceeded=drained.disk_exceeded,
         output=output,
         output_digest=drained.digest,
         output_bytes=drained.total,
@@ -397,9 +498,13 @@ def _counted_elsewhere(kind: Kind) -> int:
     return count
 
 
-def _landlock_covers_files() -> bool:
-    from actors.sandbox import launcher
+@functools.cache
+def _bubblewrap_has(option: str) -> bool:
+    done = subprocess.run(["bwrap", "--help"], capture_output=True, check=False)
+    return option.encode() in done.stdout + done.stderr
 
+
+def _landlock_covers_files() -> bool:
     return launcher.landlock_version() >= 3
 
 

@@ -236,3 +236,77 @@ print(json.dumps([socket.gethostname(), sorted(os.listdir("/etc")), pwd.getpwuid
     assert uid != 0
     system = {"alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"}
     assert set(etc) - system == {"passwd", "group", "hosts", "nsswitch.conf"}
+
+
+def test_families_that_a_network_namespace_does_not_hold(contained: Sandbox, run: Run) -> None:
+    """AF_VSOCK reaches the host of a virtual machine from within a network namespace."""
+    source = """
+import ctypes, os, socket
+for family in (17, 29, 30, 31, 38, 40, 42, 44):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW):
+        try:
+            socket.socket(family, kind)
+            print("made", family, kind)
+        except OSError:
+            pass
+print(ctypes.CDLL(None).unshare(0x10000000))
+"""
+    assert run(contained, source).output == b"-1\n"
+
+
+def test_threads_processes_and_shared_memory_work(isolated: Sandbox, run: Run) -> None:
+    source = """
+import multiprocessing, os, subprocess, sys, threading
+heard = []
+thread = threading.Thread(target=heard.append, args=(1,))
+thread.start(); thread.join()
+lock = multiprocessing.get_context("fork").Lock()  # a semaphore in /dev/shm
+with lock:
+    heard.append(2)
+heard.append(subprocess.run([sys.executable, "-c", "print(3)"], capture_output=True).stdout)
+open("/dev/shm/mine", "w").write("x")
+try:
+    open("/dev/mine", "w")
+except OSError:
+    heard.append("closed")
+print(heard)
+"""
+    assert run(isolated, source).output == b"[1, 2, b'3\\n', 'closed']\n"
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_run_that_fills_the_disk_is_ended(any_sandbox: Sandbox, run: Run, hold: bool) -> None:
+    """Whether its files can be seen, or were removed and are held open."""
+    source = f"""
+import os, time
+held = []
+for number in range(24):
+    file = open(str(number), "wb")
+    file.write(os.urandom(1 << 20))
+    file.flush()
+    if {hold}:
+        held.append(file)
+        os.unlink(file.name)
+time.sleep(60)
+"""
+    done = run(any_sandbox, source, limits=Limits(wall_s=50, disk_bytes=12 << 20))
+    assert done.disk_exceeded
+    assert (done.exit_status, done.signal, done.timed_out) == (None, 9, False)
+    room = Limits(wall_s=50, disk_bytes=200 << 20)
+    enough = run(any_sandbox, source.replace("time.sleep(60)", ""), limits=room)
+    assert (enough.exit_status, enough.disk_exceeded) == (0, False)
+
+
+def test_a_file_has_a_largest_size(any_sandbox: Sandbox, run: Run) -> None:
+    source = """
+with open("large", "wb") as file:
+    file.seek(1 << 20)
+    try:
+        file.write(b"x")
+        file.flush()
+    except OSError as error:
+        print(error.strerror)
+        file.seek(0)
+"""
+    done = run(any_sandbox, source, limits=Limits(wall_s=20, file_bytes=1 << 20))
+    assert b"File too large" in done.output

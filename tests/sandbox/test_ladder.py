@@ -10,13 +10,16 @@ import pytest
 
 from actors.sandbox import SandboxError, launcher, open_sandbox, probe
 from actors.sandbox.ladder import LADDER, probe_rung
+from actors.sandbox.run import FAMILIES
 
 ROWS = [
     "network",
     "host loopback",
     "unix sockets",
+    "other sockets",
     "files outside",
     "memory",
+    "disk",
     "processes",
     "survivors",
     "signals",
@@ -112,15 +115,18 @@ def decide(program: bytes, arch: int, number: int, *arguments: int) -> int:
 
 
 CALLS = {
-    "x86_64": {"socket": 41, "connect": 42, "socketpair": 53, "sendto": 44, "read": 0},
-    "aarch64": {"socket": 198, "connect": 203, "socketpair": 199, "sendto": 206, "read": 63},
-}
+    "x86_64": {"socket": 41, "connect": 42, "socketpair": 53, "sendto": 44, "read": 0,
+               "clone": 56, "unshare": 272},
+    "aarch64": {"socket": 198, "connect": 203, "socketpair": 199, "sendto": 206, "read": 63,
+                "clone": 220, "unshare": 97},
+}  # fmt: skip
+NO_FAMILY = 0x00050061
 
 
 @pytest.mark.parametrize("machine", sorted(CALLS))
-def test_socket_filter(machine: str) -> None:
+def test_filter_of_a_run_that_shares_our_network(machine: str) -> None:
     program, arch, calls = (
-        launcher.socket_filter(machine),
+        launcher.system_call_filter(machine, ()),
         launcher.MACHINES[machine],
         CALLS[machine],
     )
@@ -140,3 +146,33 @@ def test_socket_filter(machine: str) -> None:
     foreign = [known for known in launcher.MACHINES.values() if known != arch]
     for other in (*foreign, 0x40000003):  # 32-bit x86 has its own socketcall
         assert decide(program, other, calls["read"]) == KILL
+
+
+@pytest.mark.parametrize("machine", sorted(CALLS))
+def test_filter_of_a_run_with_its_own_network(machine: str) -> None:
+    program = launcher.system_call_filter(machine, FAMILIES)
+    arch, calls = launcher.MACHINES[machine], CALLS[machine]
+    for kind in (1, 2, 3, 1 | 0o2000000):
+        assert [decide(program, arch, calls["socket"], family, kind) for family in FAMILIES] == [
+            ALLOW
+        ] * len(FAMILIES)
+        for family in (0, 17, 29, 30, 31, 38, 40, 42, 44):
+            assert decide(program, arch, calls["socket"], family, kind) == NO_FAMILY
+            assert decide(program, arch, calls["socketpair"], family, kind) == NO_FAMILY
+        assert decide(program, arch, calls["socketpair"], 1, kind) == ALLOW
+    assert decide(program, arch, calls["connect"], 3) == ALLOW
+
+
+@pytest.mark.parametrize("machine", sorted(CALLS))
+@pytest.mark.parametrize("families", [(), FAMILIES])
+def test_no_filter_lets_a_user_namespace_through(machine: str, families: tuple[int, ...]) -> None:
+    program = launcher.system_call_filter(machine, families)
+    arch, calls = launcher.MACHINES[machine], CALLS[machine]
+    new_user, thread = 0x10000000, 0x3D0F00
+    assert decide(program, arch, calls["unshare"], new_user) == REFUSE
+    assert decide(program, arch, calls["clone"], new_user | 17) == REFUSE
+    assert decide(program, arch, calls["clone"], 17) == ALLOW  # fork
+    assert decide(program, arch, calls["clone"], thread) == ALLOW
+    assert decide(program, arch, 435, 0) == ABSENT  # clone3
+    assert decide(program, arch, 425) == ABSENT  # io_uring_setup
+    assert decide(program, arch, 0x40000000 | calls["socket"], 2, 1) == ABSENT  # x32
