@@ -40,6 +40,8 @@ STAGES: tuple[Stage, ...] = (
     "action",
     "outcome",
 )
+Exercise = Literal["principal", "task", "valid_from", "persistence", "noninterference"]
+"""What a family tests beyond the kinds that every family has."""
 Verdict = Literal["pass", "fail", "unobserved", "not_required"]
 Grade = Annotated[
     Literal["captured", "reported", "none"],
@@ -273,9 +275,7 @@ class Family(Value):
     family_id: Identifier
     title: Words
     provenance: Provenance = Provenance()
-    exercises: tuple[
-        Literal["principal", "task", "valid_from", "persistence", "noninterference"], ...
-    ] = ()
+    exercises: tuple[Exercise, ...] = ()
     records: Annotated[tuple[Correction, ...], Meta(min_length=1)]
     decision_options: Annotated[tuple[Name, ...], Meta(min_length=2)]
     twin_decision: Annotated[

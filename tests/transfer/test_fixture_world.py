@@ -247,3 +247,25 @@ def test_the_same_calls_give_the_same_journal_and_never_raise(calls: list[tuple[
     assert [entry.result for entry in one.journal if entry.effect == "write"] == [
         entry.result for entry in other.journal if entry.effect == "write"
     ], "an acknowledgement cannot be told from the truth by what it says"
+
+
+def test_merging_changes_the_named_fields_and_loses_no_other() -> None:
+    fixture = Fixture(
+        state={"code": {"identifier": "A", "comments": ["kept"]}, "flat": 1},
+        surfaces={},
+        tools=(
+            tool(
+                "code_save",
+                "write",
+                Operation(do="merge", path="code", value={"identifier": "{to}", "by": "{by}"}),
+                parameters={"to": TEXT, "by": TEXT},
+                optional=("by",),
+            ),
+            tool("onto_flat", "write", Operation(do="merge", path="flat", value={"a": 1})),
+        ),
+    )
+    merged = World(fixture, ("a", "b"))
+    assert merged.call("code_save", {"to": "B"}).ok
+    assert merged.state["code"] == {"identifier": "B", "comments": ["kept"]}
+    refused = merged.call("onto_flat", {})
+    assert (refused.ok, refused.error, merged.state["flat"]) == (False, "not_possible", 1)

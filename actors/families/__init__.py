@@ -1,0 +1,1 @@
+"""Test families and corrections as files: read, converted, reviewed, scaffolded."""
