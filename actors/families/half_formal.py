@@ -319,7 +319,8 @@ def _usage(cases: Sequence[ReadCase], signatures: Mapping[str, Signature]) -> Us
             for argument in _named(call, signatures[call.tool]):
                 seen = values.setdefault((call.tool, argument.name), [])
                 if argument.op in ("includes", "excludes", "nothing_extra"):
-                    seen.append([])
+                    named = argument.value
+                    seen.append(list(named) if isinstance(named, (list, tuple)) else [named])
                 elif argument.op == "in":
                     seen += argument.value
                 else:

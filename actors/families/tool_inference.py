@@ -378,11 +378,17 @@ def _readers_of_the_rest(
 def _tool(
     tool: Signature, effect: Effect, operation: Operation, state: Mapping[str, Any], usage: Usage
 ) -> Tool:
+    types = {name: _type(tool, name, operation, state, usage) for name in tool.parameters}
     return Tool(
         name=tool.name,
         effect=effect,
-        description=_description(operation, effect, state),
-        parameters={name: _type(tool, name, operation, state, usage) for name in tool.parameters},
+        description=_description(operation, effect, state)
+        + "".join(
+            _elements(tool.name, name, operation, state, usage)
+            for name, kind in types.items()
+            if kind == "list"
+        ),
+        parameters=types,
         optional=tuple(
             name
             for name in tool.parameters
@@ -414,6 +420,19 @@ def _description(operation: Operation, effect: Effect, state: Mapping[str, Any])
         if 0 < len(keys) <= MAX_ENTRIES_NAMED:
             entries = f" <{selector[1]}>: {', '.join(keys)}."
     return _what_it_does(operation, effect) + entries
+
+
+def _elements(
+    tool: str, name: str, operation: Operation, state: Mapping[str, Any], usage: Usage
+) -> str:
+    """The names that a list may hold, sorted: those of the state and those that cases name. Nobody
+    could guess them, and an order would say something."""
+    seen: set[str] = set()
+    for value in (*usage.values.get((tool, name), ()), *values_at(state, operation.path)):
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        seen |= {item for item in items if isinstance(item, str)}
+    known = f" <{name}>: {', '.join(sorted(seen))}."
+    return known if 0 < len(seen) <= MAX_ENTRIES_NAMED else ""
 
 
 def _what_it_does(operation: Operation, effect: Effect) -> str:
