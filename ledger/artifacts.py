@@ -12,6 +12,7 @@ then. A crash leaves an unnamed or an unfinished file, never a missing one.
 """
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -79,8 +80,11 @@ class Artifacts:
             self._make_shards()
         directory = self._open_shard(digest)
         try:
+            # Removal of leftovers takes this lock alone: what is found here stays, and is young.
+            fcntl.flock(directory, fcntl.LOCK_SH)
             if self._is_stored(directory, digest):
                 self._read(directory, digest, len(plain))
+                os.utime(digest, dir_fd=directory, follow_symlinks=False)
                 return
             packed = zlib.compress(plain, COMPRESSION_LEVEL)
             temporary = write_temporary(directory, packed)

@@ -4,27 +4,32 @@
     checkpoints.log    every signed note, by size
     artifacts/         the files of all artifacts that records name (left out with records_only)
 
+An imported ledger and a backup are study directories: the same files under ``var/`` around a
+``ledger.db``, and in a backup what people wrote (``study.toml``, its documents).
+
 Bytes are moved, never made again: the same ledger gives the same files, and what was imported
 exports to the bytes it came from. Everything is written under a temporary name, synced, and renamed
-when it is complete; nothing that exists is overwritten.
+when it is complete; nothing that exists is overwritten. After a kill the same call goes on: the
+artifacts that were copied, which is nearly all of the work, are kept where their digest is right.
 """
 
+import fcntl
 import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from ledger.artifacts import Artifacts
 from ledger.atomic_file import TEMPORARY_PREFIX, sync, sync_directory
 from ledger.chain import leaf_hash
 from ledger.checkpoint import parse_checkpoint, split_notes
-from ledger.clock import new_id
-from ledger.errors import Integrity, Refused, Unfinished
+from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
 from ledger.last_seen import remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
 from ledger.record_checks import MISSING, check_artifact, read_record
@@ -44,9 +49,11 @@ from ledger.record_sources import (
 )
 from ledger.signing_keys import config_home, parse_verifier_key
 from ledger.sqlite_log import APPLICATION_ID, IMPORTED_MARK, SCHEMA, SCHEMA_VERSION
+from ledger.study_directory import StudyDirectory
 from ledger.verify import Options, Report, verify
 from schemas.base import ArtifactRef, Event
 
+VAR_FOLDER = "var"
 IMPORTED_TEXT = b"This ledger was imported. It is opened read-only and never written.\n"
 
 _INSERT = """\
@@ -73,86 +80,138 @@ def export(source: Path, directory: Path, records_only: bool = False) -> Moved:
     Nothing is judged: verification of the export says what it is worth. Raises Refused where the
     folder has content already, Integrity where a record cannot be read or is no line, Unfinished.
     """
-    with _new_folder(directory) as folder, _opened(source) as records:
-        rows, published = records.notes()
-        notes = all_notes(rows, published)
-        copying = _Artifacts(None if records_only else records.artifacts, folder)
-        count = 0
-        with _created(folder / RECORDS_FILE) as file:
-            for stretch in _readable(records):
-                for row in stretch.rows:
-                    record = row[1]
-                    if not isinstance(record, bytes) or b"\n" in record:
-                        raise Integrity(f"seq {count}: not a line; run `ledger verify-chain`")
-                    file.write(record + b"\n")
-                    count += 1
-                    copying.take(read_record(record)[1])
-        _write(folder / CHECKPOINTS_FILE, b"".join(note + b"\n" for note in notes))
-        copying.finish()
-        return Moved(
-            count, len(notes), copying.count, tuple(copying.missing), tuple(copying.altered)
-        )
+
+    def write(live: bool) -> Moved:
+        with _opened(source, live) as records:
+            rows, published = records.notes()
+            notes = all_notes(rows, published)
+            copying = _Artifacts(None if records_only else records.artifacts, folder)
+            count = 0
+            with _created(folder / RECORDS_FILE) as file:
+                for stretch in _readable(records):
+                    for row in stretch.rows:
+                        record = row[1]
+                        if not isinstance(record, bytes) or b"\n" in record:
+                            raise Integrity(f"seq {count}: not a line; run `ledger verify-chain`")
+                        file.write(record + b"\n")
+                        count += 1
+                        copying.take(read_record(record)[1])
+            _write(folder / CHECKPOINTS_FILE, b"".join(note + b"\n" for note in notes))
+            copying.finish()
+            return Moved(
+                count, len(notes), copying.count, tuple(copying.missing), tuple(copying.altered)
+            )
+
+    with _new_folder(directory) as folder:
+        return _beside_a_writer(folder, write)
 
 
 def import_ledger(directory: Path, target: Path, key: str | None = None) -> Report:
-    """Make a read-only ledger in the new folder ``target`` from an exported one.
+    """Make a read-only ledger, a new study directory ``target``, from an exported one.
 
     Everything is verified before it gets its name; ``key``, the verifier string that its owner
     published, is remembered for it. Returns the report (its status may be ``unanchored``). Raises
     Integrity with the first finding when anything contradicts, Refused, Usage or Unfinished.
     """
     verifier = parse_verifier_key(key) if key is not None else None
+    if not directory.is_dir():
+        raise Usage(f"{directory} is no folder; name the folder that `ledger export` has written")
     for name in (RECORDS_FILE, CHECKPOINTS_FILE):
         _check_regular(directory / name)
     with _new_folder(target) as folder, _opened(directory) as records:
         if not isinstance(records, JsonlRecords):
             raise Refused(f"{directory} is a ledger already; copy it with `ledger backup`")
+        var = _make_var(folder)
         published = read_checkpoint_log(directory / CHECKPOINTS_FILE)
-        database = folder / DATABASE_FILE
+        database = var / DATABASE_FILE
         with closing(_create_database(database)) as connection:
             _insert_notes(connection, published)
-            copying = _Artifacts(records.artifacts, folder)
+            copying = _Artifacts(records.artifacts, var)
             for stretch in _readable(records):
                 _insert_records(connection, stretch, copying)
         copying.finish()
-        _write(folder / CHECKPOINTS_FILE, published)
-        _write(folder / IMPORTED_MARK, IMPORTED_TEXT)
+        _write(var / CHECKPOINTS_FILE, published)
+        _write(var / IMPORTED_MARK, IMPORTED_TEXT)
         database.chmod(0o400)
         _sync_file(database)
+        sync_directory(var)
         report = _verified(folder, Options(key=key, last_seen=False))
     if verifier is not None:
-        remember_ledger(config_home(), target / DATABASE_FILE, verifier)
+        remember_ledger(config_home(), StudyDirectory(target).ledger, verifier)
     return report
 
 
 def backup(source: Path, target: Path) -> Report:
-    """Copy a ledger that may be in use, with checkpoints and artifacts, into a new folder.
+    """Copy a ledger that may be in use, with checkpoints and artifacts, into a new study directory.
 
-    Copying ``ledger.db`` alone would silently lose what is still in its WAL. The copy is verified,
-    against the newest checkpoint too, before it gets its name. Returns the report. Raises Refused,
-    Integrity with the first finding, Unfinished.
+    ``source`` is a study directory (then ``study.toml`` and its documents are copied too), or a
+    database. Copying ``ledger.db`` alone would silently lose what is still in its WAL. The copy is
+    verified, against the newest checkpoint too, before it gets its name. Returns the report. Raises
+    Refused, Integrity with the first finding, Unfinished.
     """
-    with _new_folder(target) as folder, _opened(source) as records:
-        if not isinstance(records, SqliteRecords):
-            raise Refused(f"{source} is an export; copy the folder")
-        # Notes first: none may be ahead of the records that are copied afterwards.
-        rows, published = records.notes()
-        database = folder / DATABASE_FILE
-        records.copy_to(database)
-        _sync_file(database)
-        _write(
-            folder / CHECKPOINTS_FILE,
-            b"".join(note + b"\n" for note in all_notes(rows, published)),
-        )
-        if records.imported:
-            _write(folder / IMPORTED_MARK, IMPORTED_TEXT)
-        copying = _Artifacts(records.artifacts, folder)
-        with _opened(database) as copied:
-            for stretch in _readable(copied):
-                for row in stretch.rows:
-                    copying.take(read_record(row[1])[1])
-        copying.finish()
+
+    def write(live: bool) -> None:
+        with _opened(source, live) as records:
+            if not isinstance(records, SqliteRecords):
+                raise Refused(f"{source} is an export; copy the folder")
+            var = _make_var(folder)
+            # Notes first: none may be ahead of the records that are copied afterwards.
+            rows, published = records.notes()
+            database = var / DATABASE_FILE
+            records.copy_to(database)
+            _sync_file(database)
+            _write(
+                var / CHECKPOINTS_FILE,
+                b"".join(note + b"\n" for note in all_notes(rows, published)),
+            )
+            if records.imported:
+                _write(var / IMPORTED_MARK, IMPORTED_TEXT)
+            copying = _Artifacts(records.artifacts, var)
+            with _opened(database) as copied:
+                for stretch in _readable(copied):
+                    for row in stretch.rows:
+                        copying.take(read_record(row[1])[1])
+            copying.finish()
+            sync_directory(var)
+
+    with _new_folder(target) as folder:
+        _beside_a_writer(folder, write)
+        _copy_what_people_wrote(StudyDirectory(source), folder)
         return _verified(folder, Options(require="self", last_seen=False))
+
+
+def _copy_what_people_wrote(study: StudyDirectory, folder: Path) -> None:
+    """``study.toml`` and the documents that it names. The frozen ones are artifacts already; these
+    are here so that the backup is a study that can be gone on with."""
+    try:
+        content, declared = study.read_study()
+    except LedgerError:
+        return  # no study file, or one that cannot be used: the ledger is what must be kept
+    _write(folder / study.toml.name, content)
+    for name in declared.documents:
+        try:
+            document = study.document(name)
+        except LedgerError:
+            continue
+        (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(folder / name, document)
+
+
+T = TypeVar("T")
+
+
+class _WriterCame(Unfinished):
+    """A database at rest was written to while it was read without locks."""
+
+
+def _beside_a_writer(folder: Path, write: Callable[[bool], T]) -> T:
+    """Read without locks where nobody writes (a read-only medium has no room for them); where
+    somebody begins to, read once more with locks."""
+    try:
+        return write(False)
+    except _WriterCame:
+        _clear(folder)
+        return write(True)
 
 
 # --- folders and files ---------------------------------------------------------------------------
@@ -160,38 +219,83 @@ def backup(source: Path, target: Path) -> Report:
 
 @contextmanager
 def _new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside ``target`` that gets its name when the block ends well."""
+    """A temporary folder beside ``target`` that gets its name when the block ends well.
+
+    An error removes it. A kill or Ctrl-C leaves it behind, without harm, for the same call to use.
+    """
     if os.path.lexists(target) and (
         not target.is_dir() or target.is_symlink() or any(target.iterdir())
     ):
         raise Refused(f"{target} exists and is not empty; name a new folder")
-    temporary = target.absolute().parent / f"{TEMPORARY_PREFIX}{new_id()}"
+    target = target.absolute()
+    if not target.name:
+        raise Refused(f"{target} cannot be a new folder")
+    temporary = target.parent / f"{TEMPORARY_PREFIX}{target.name}"
     try:
-        temporary.mkdir(mode=0o700, parents=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            temporary.mkdir(mode=0o700)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(temporary, flags)
         try:
-            yield temporary
-            sync_directory(temporary)
-            os.rename(temporary, target.absolute())
-            sync_directory(target.absolute().parent)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+            if os.fstat(lock).st_uid != os.geteuid():
+                raise Refused(f"{temporary} belongs to somebody else; name another place")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"another program is writing {target}; wait for its end") from None
+            os.fchmod(lock, 0o700)
+            _clear(temporary)
+            try:
+                yield temporary
+                sync(lock)
+                os.rename(temporary, target)
+                sync_directory(target.parent)
+            except Exception:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+        finally:
+            os.close(lock)
     except OSError as error:
         raise Unfinished(
             f"{target}: {error.strerror or error}; nothing was kept, look at the disk"
         ) from error
 
 
+def _clear(folder: Path) -> None:
+    """Remove everything but artifacts, which need not be copied again."""
+    for path in folder.iterdir():
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
+        elif path.name == VAR_FOLDER:
+            _clear(path)
+        elif path.name != ARTIFACTS_FOLDER:
+            shutil.rmtree(path)
+
+
+def _make_var(folder: Path) -> Path:
+    var = folder / VAR_FOLDER
+    var.mkdir(mode=0o700, exist_ok=True)
+    return var
+
+
 @contextmanager
-def _opened(source: Path) -> Iterator[RecordSource]:
+def _opened(source: Path, live: bool = False) -> Iterator[RecordSource]:
+    """Raises _WriterCame in the end, whatever happened meanwhile, where reading without locks was
+    not enough."""
     try:
-        records = open_records(source)
+        records = open_records(source, None, live)
     except Damaged as error:
         raise Integrity(f"{source}: {error}; run `ledger verify-chain`") from None
     try:
-        yield records
+        try:
+            yield records
+        except LedgerError as error:
+            if isinstance(records, SqliteRecords) and records.changed_at_rest():
+                raise _WriterCame(str(error)) from error
+            raise
         if isinstance(records, SqliteRecords) and records.changed_at_rest():
-            raise Unfinished(f"{source}: somebody began to write to it; run this again")
+            raise _WriterCame(f"{source}: somebody began to write to it; run this again")
     finally:
         records.close()
 
@@ -238,8 +342,10 @@ class _Artifacts:
         self.count = 0
         self.missing: list[str] = []
         self.altered: list[str] = []
+        self._kept = set(Artifacts(self._target).list_digests())
+        """Digests that an interrupted call has copied and that were not looked at yet."""
         if source is not None:
-            self._target.mkdir(mode=0o700)
+            self._target.mkdir(mode=0o700, exist_ok=True)
 
     def take(self, event: Event | None) -> None:
         if event is not None and self._source is not None:
@@ -248,6 +354,12 @@ class _Artifacts:
 
     def _copy(self, source: Path, ref: ArtifactRef, content_type: Any) -> None:
         target = self._target / ref.digest[:2] / ref.digest
+        if ref.digest in self._kept:
+            self._kept.remove(ref.digest)
+            if content_type is None and check_artifact(self._target, ref) == "":
+                self.count += 1
+                return
+            target.unlink()
         if target.exists():
             return
         content = bytearray() if content_type is not None else None
@@ -280,8 +392,12 @@ class _Artifacts:
                 self._copy(source, inner, None)
 
     def finish(self) -> None:
-        """Make the folders durable."""
-        if self._source is not None:
+        """Remove what an interrupted call copied and nobody names; make the folders durable."""
+        for digest in self._kept:
+            (self._target / digest[:2] / digest).unlink()
+        if self._source is None:
+            shutil.rmtree(self._target, ignore_errors=True)
+        else:
             for shard in sorted(self._target.iterdir()):
                 sync_directory(shard)
             sync_directory(self._target)

@@ -143,3 +143,13 @@ def printable(value: Any) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def notes_in(path: Path) -> list[bytes]:
+    """The signed notes of a file that `ledger checkpoint --copy` has written; what is no note is
+    handed on as it is, so that verification says so."""
+    from ledger.checkpoint import split_notes
+
+    content = path.read_bytes()
+    notes, strays, rest = split_notes(content)
+    return [*notes, *strays, *([rest] if rest else [])] or [content]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, printable, require_ledger, study_option
+from ledger.cli.options import json_option, notes_in, printable, require_ledger, study_option
 from ledger.errors import Unfinished
 from ledger.study_directory import StudyDirectory
 
@@ -80,7 +80,7 @@ def command(
         key=key,
         require=require,  # type: ignore[arg-type]
         max_anchor_age=max_anchor_age,
-        against=tuple(note for path in against for note in _notes_in(path)),
+        against=tuple(note for path in against for note in notes_in(path)),
         time_authority=time_authority,
         last_seen=not no_last_seen,
     )
@@ -113,13 +113,3 @@ def command(
         print(f"           and {len(report.findings) - FINDINGS_SHOWN} more (--json shows all)")
     print(f"assurance  {report.assurance}")
     return exit_status(report)
-
-
-def _notes_in(path: Path) -> list[bytes]:
-    """The signed notes of a file that `ledger checkpoint --copy` has written; what is no note is
-    handed on as it is, so that verification says so."""
-    from ledger.checkpoint import split_notes
-
-    content = path.read_bytes()
-    notes, strays, rest = split_notes(content)
-    return [*notes, *strays, *([rest] if rest else [])] or [content]

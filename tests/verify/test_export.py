@@ -72,8 +72,8 @@ def test_imported_ledger_needs_an_outside_anchor_and_is_never_written(
     kept = Options(against=(sample.notes()[-1],))
     assert verify(tmp_path / "in", options=kept).status == "verified"
     with pytest.raises(Refused, match="never written"):
-        SqliteLog.open(tmp_path / "in" / "ledger.db")
-    log = SqliteLog.open_read_only(tmp_path / "in" / "ledger.db")
+        SqliteLog.open(tmp_path / "in" / "var" / "ledger.db")
+    log = SqliteLog.open_read_only(tmp_path / "in" / "var" / "ledger.db")
     assert [stored.record for stored in log.read()] == sample.records()
     with pytest.raises(Refused):
         append_one(log, ProtocolViolated(turn=0, kind="k", detail="d"))
@@ -274,9 +274,11 @@ def test_backup_holds_what_is_in_the_wal(sample: SampleLedger, tmp_path: Path) -
     assert report.status == "verified"
     assert report.events == 32
     log.close()
-    assert contents(tmp_path / "backup" / "artifacts") == contents(sample.directory.artifacts)
-    shutil.rmtree(sample.directory.var)
-    (tmp_path / "backup").rename(sample.directory.var)
+    assert contents(tmp_path / "backup" / "var" / "artifacts") == contents(
+        sample.directory.artifacts
+    )
+    shutil.rmtree(sample.directory.root)
+    (tmp_path / "backup").rename(sample.directory.root)
     assert verify(sample.directory.root).status == "verified"
     sample.grow(2)
     assert verify(sample.directory.root).events == 34
@@ -295,4 +297,4 @@ def test_backup_of_an_imported_ledger_stays_imported(sample: SampleLedger, tmp_p
     import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))
     backup(tmp_path / "in", tmp_path / "backup")
     with pytest.raises(Refused, match="never written"):
-        SqliteLog.open(tmp_path / "backup" / "ledger.db")
+        SqliteLog.open(tmp_path / "backup" / "var" / "ledger.db")

@@ -1,0 +1,47 @@
+"""``ledger backup``."""
+
+from pathlib import Path
+
+import click
+
+from ledger.cli.options import json_option, print_json, require_ledger, study_option
+from ledger.study_directory import StudyDirectory
+
+
+@click.command("backup")
+@study_option
+@json_option
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+def command(study: Path, as_json: bool, directory: Path) -> int:
+    """Copy the study to DIRECTORY, also while a run goes on, and verify the copy.
+
+        ledger backup /mnt/other-disk/my-study-1
+
+    The copy is a study directory: the ledger as it stood at one moment, its checkpoints, every
+    artifact that its records name, study.toml and the documents. It gets its name when every byte
+    was verified against the newest checkpoint; nothing that exists is overwritten. After a kill the
+    same command goes on. To restore, put the copy in the study's place; never go on with both, that
+    would be two histories.
+    """
+    from ledger.export import backup
+    from ledger.verify import exit_status
+
+    require_ledger(StudyDirectory(study))
+    report = backup(study, directory)
+    signed = max((anchor.size for anchor in report.anchors if anchor.kind == "self"), default=0)
+    if as_json:
+        print_json(
+            {
+                "directory": str(directory),
+                "status": report.status,
+                "events": report.events,
+                "signed": signed,
+                "assurance": report.assurance,
+            }
+        )
+    else:
+        print(f"status     {report.status}")
+        print(f"backup     {directory}")
+        print(f"events     {report.events}, the first {signed} under the newest checkpoint")
+        print(f"assurance  {report.assurance}")
+    return exit_status(report)

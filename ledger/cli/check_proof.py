@@ -1,0 +1,92 @@
+"""``ledger check-proof``."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from ledger.cli.options import json_option, notes_in, print_json, printable
+from ledger.errors import Integrity, Unfinished
+
+
+@click.command("check-proof")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+@click.option("--key", help="Verifier string of the key that must have signed.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="A signed note that you have kept; it must be a checkpoint of the proof.",
+)
+@click.option(
+    "--record",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The record's line, where the proof does not carry it.",
+)
+def command(
+    file: Path, as_json: bool, key: str | None, against: tuple[Path, ...], record: Path | None
+) -> int:
+    """Check a proof that `ledger prove` has printed; no ledger is needed.
+
+        ledger check-proof record.tlog-proof --key "$KEY" --against kept-note
+
+    The signer's verifier string is what `ledger checkpoint` prints as `key`. Without --key your own
+    key is tried. Status 0: proven; 3: it does not hold; 4: it holds, but nobody has said who must
+    have signed.
+    """
+    from ledger.checkpoint import check_signature, parse_checkpoint
+    from ledger.proofs import MAX_PROOF_BYTES, InclusionProof, check_proof, parse_proof
+    from ledger.signing_keys import config_home, load_signing_key, parse_verifier_key
+
+    try:
+        with open(file, "rb") as opened:
+            content = opened.read(MAX_PROOF_BYTES + 1)
+        line = record.read_bytes().removesuffix(b"\n") if record is not None else None
+    except OSError as error:
+        raise Unfinished(f"{error.filename}: {error.strerror}") from None
+    proof = parse_proof(content)
+    verifier = parse_verifier_key(key) if key is not None else None
+    own = load_signing_key(config_home()) if verifier is None else None
+    if own is not None:
+        signed = parse_checkpoint(proof.note)
+        candidate = own.verifier(signed.checkpoint.origin)
+        if check_signature(signed, candidate) == "valid":
+            verifier = candidate
+    kept = [note for path in against for note in notes_in(path)]
+    try:
+        proven = check_proof(proof, verifier, kept, line)
+    except Integrity as error:
+        if not as_json:
+            raise
+        print_json({"status": "refuted", "why": str(error)})
+        return error.exit_status
+    tree = proven.checkpoint
+    carried = line
+    if isinstance(proof, InclusionProof) and carried is None:
+        carried = proof.record
+    if as_json:
+        print_json(
+            {
+                "status": "proven" if proven.signed else "unsigned",
+                "origin": tree.origin,
+                "size": tree.size,
+                "root": tree.root.hex(),
+                "key": str(verifier) if verifier else None,
+                "seq": proven.index,
+                "leaf": proven.leaf.hex() if proven.leaf else None,
+                "record": msgspec.json.decode(carried) if carried else None,
+                "old_size": proven.old.size if proven.old else None,
+            }
+        )
+    else:
+        if proven.old is not None:
+            print(f"holds      the first {proven.old.size} of {tree.size} records are unchanged")
+        else:
+            print(f"holds      this is record {proven.index} of the first {tree.size}")
+            if carried is not None:
+                print(f"record     {printable(carried.decode('utf-8', 'replace'))}")
+        print(f"ledger     {printable(tree.origin)}")
+        print(f"root       {tree.root.hex()}")
+        print(f"signed     {verifier or 'unknown by whom: give the verifier string with --key'}")
+    return 0 if proven.signed else 4

@@ -1,0 +1,72 @@
+"""``ledger gc``."""
+
+from pathlib import Path
+
+import click
+
+from ledger.cli.options import json_option, print_json, reading, study_option
+
+SHOWN = 20
+
+
+@click.command("gc")
+@study_option
+@json_option
+@click.option("--remove", is_flag=True, help="Remove what is old enough.")
+@click.option(
+    "--older-than",
+    "hours",
+    type=click.FloatRange(0),
+    default=24.0,
+    show_default=True,
+    metavar="HOURS",
+    help="Leave younger files alone.",
+)
+def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
+    """List what crashes left behind: artifacts that no record names, and unfinished files.
+
+        ledger gc
+
+        ledger gc --remove
+
+    Nothing is removed without --remove, and never an artifact that a record names. Beside programs
+    that work it is safe: what is younger than the oldest unfinished command or than --older-than
+    stays. A ledger in which verification finds a fault loses nothing.
+    """
+    from ledger.leftovers import find_leftovers, remove_leftovers
+
+    with reading(study) as context:
+        directory = context.directory
+        found = find_leftovers(directory, context.log, hours * 3600)
+    gone = set(remove_leftovers(directory, found)) if remove else set()
+    rows = [
+        {
+            "file": one.path.relative_to(directory.root).as_posix(),
+            "kind": one.kind,
+            "bytes": one.bytes,
+            "removable": one.old,
+            "removed": one in gone,
+        }
+        for one in found
+    ]
+    old = [one for one in found if one.old]
+    if as_json:
+        print_json(
+            {
+                "leftovers": rows,
+                "bytes": sum(one.bytes for one in found),
+                "removable": len(old),
+                "removed": len(gone),
+            }
+        )
+        return
+    for row in rows[:SHOWN]:
+        state = "removed" if row["removed"] else "old" if row["removable"] else "kept: too young"
+        print(f"{row['bytes']:>10}  {row['kind']:<16}  {state:<15}  {row['file']}")
+    if len(rows) > SHOWN:
+        print(f"            and {len(rows) - SHOWN} more (--json shows all)")
+    print(
+        f"{len(found)} leftovers of {sum(one.bytes for one in found)} bytes; {len(old)} are old "
+        f"enough to remove, {len(gone)} were removed"
+        + ("" if remove or not old else "; `ledger gc --remove` removes them")
+    )
