@@ -27,6 +27,7 @@ from typing import Literal
 from actors.sandbox import SandboxError, layout
 from actors.sandbox.run import remove_tree
 from actors.workspaces import unsafe_reason
+from schemas.credentials import without_credentials
 
 _FORMAT = b"environment 1\n"
 """Part of every identity; raise it when the way of building changes what is built."""
@@ -312,10 +313,16 @@ def _run(command: Sequence[str | Path], cwd: Path | None = None) -> tuple[int, b
             env=environment, cwd=cwd, timeout=_BUILD_SECONDS, umask=0o022, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        return 124, echo + (error.output or b"") + b"\n[no end after 30 minutes: killed]\n"
+        return 124, echo + _cleared(error.output or b"") + b"\n[no end after 30 minutes: killed]\n"
     except OSError as error:
         return 127, echo + str(error).encode() + b"\n"
-    return done.returncode, echo + done.stdout
+    return done.returncode, echo + _cleared(done.stdout)
+
+
+def _cleared(output: bytes) -> bytes:
+    """The log is recorded, and pip's configuration may hold an index with a password."""
+    text = without_credentials(output.decode("utf-8", "surrogateescape"))
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _build(

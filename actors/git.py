@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ledger.errors import Unfinished
+from schemas.credentials import without_credentials
 
 
 class GitError(Unfinished):
@@ -35,7 +36,7 @@ class Git:
                 "git is not on the PATH; install git (`ledger doctor` says how)"
             ) from None
         if done.returncode not in ok:
-            reason = done.stderr.decode("utf-8", "replace").strip()[-800:]
+            reason = without_credentials(done.stderr.decode("utf-8", "replace").strip()[-800:])
             raise GitError(f"git {' '.join(arguments[:4])} in {self.directory}: {reason}")
         return done.stdout
 

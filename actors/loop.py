@@ -25,6 +25,7 @@ from ledger.log import Batch, Claim, EventLog, Fact, NewEvent, StoredRecord, dec
 from ledger.study_directory import StudyDirectory
 from schemas.base import Event
 from schemas.commands import ROLE_OF, Command, Role
+from schemas.credentials import without_credentials
 from schemas.events.command import (
     CommandAbandoned,
     CommandCompleted,
@@ -157,7 +158,9 @@ def perform(context: Context, claim: Claim, handlers: Handlers) -> None:
         raise
     except LedgerError as error:
         refused = CommandRefused(
-            command=work.command_id, reason=str(error), exit_status=error.exit_status
+            command=work.command_id,
+            reason=without_credentials(str(error)),
+            exit_status=error.exit_status,
         )
         _finish(work, refused, Done())
         raise

@@ -28,16 +28,20 @@ TIME_LIMIT_SECONDS = 30
 
 
 def check_receipt(
-    event: CheckpointAnchored, ledger: Path, time_authority: Path | None
+    event: CheckpointAnchored,
+    ledger: Path,
+    time_authority: Path | None = None,
+    git_clone: Path | None = None,
 ) -> tuple[bool, str]:
     """(does it count, why or why not). ``ledger`` is the verified file, ``time_authority`` the PEM
-    certificate of a time-stamping authority that the caller trusts."""
+    certificate of a time-stamping authority that the caller trusts, ``git_clone`` a clone that the
+    caller has fetched from a remote that is not on this machine."""
     if "\0" in event.where:
         return False, "it names no place"
     if event.kind == "copy":
         return _check_copy(event, ledger)
     if event.kind == "git":
-        return _check_git(event, ledger)
+        return _check_git(event, ledger, git_clone)
     return _check_time(event, time_authority)
 
 
@@ -45,7 +49,7 @@ def _check_copy(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:
     note = event.note.encode()
     if event.receipt != sha256(note).hexdigest():
         return False, "the receipt is not the digest of the note"
-    if not os.path.isabs(event.where) or _lies_beside(event.where, ledger):
+    if not os.path.isabs(event.where) or lies_beside(event.where, ledger):
         return False, "the copy lies in the ledger's own folder"
     try:
         # Not blocking: the path comes from the ledger and may name a pipe.
@@ -59,15 +63,18 @@ def _check_copy(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:
     return (True, "the copy holds the note") if note in content else (False, "it is not the note")
 
 
-def _check_git(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:
+def _check_git(event: CheckpointAnchored, ledger: Path, git_clone: Path | None) -> tuple[bool, str]:
     import pygit2
 
-    if not os.path.isabs(event.where) or not Path(event.where).is_dir():
-        return False, "the remote is not on this machine; fetch the note and give it by --against"
-    if _lies_beside(event.where, ledger):
+    place = event.where
+    if not os.path.isabs(place) or not Path(place).is_dir():
+        if git_clone is None:
+            return False, "the remote is not on this machine; clone it and give it with --git-clone"
+        place = str(git_clone)
+    if lies_beside(place, ledger):
         return False, "the remote lies in the ledger's own folder"
     try:
-        repository = pygit2.Repository(event.where, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        repository = pygit2.Repository(place, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         commit = repository[event.receipt]
         if not isinstance(commit, pygit2.Commit):
             return False, "the receipt is not a commit"
@@ -112,6 +119,6 @@ def _check_time(event: CheckpointAnchored, time_authority: Path | None) -> tuple
     return True, "the authority signed the note"
 
 
-def _lies_beside(where: str, ledger: Path) -> bool:
+def lies_beside(where: str | Path, ledger: Path) -> bool:
     """An anchor that whoever changes the ledger changes with it is none."""
     return Path(where).resolve().is_relative_to(ledger.resolve().parent)

@@ -187,6 +187,15 @@ class CheckpointedLog(Protocol):
     def checkpoints(self) -> list[tuple[int, bytes]]: ...
 
 
+def ledger_key(log: CheckpointedLog) -> VerifierKey:
+    """The user's own key under the origin of this ledger: its string is what others verify with."""
+    first = next(iter(log.read(0, 1)), None)
+    if first is None:
+        raise Usage("an empty log has no origin; its first record comes first")
+    origin = origin_of_first_record(first.record)
+    return load_or_create_signing_key(config_home()).verifier(origin)
+
+
 class CheckpointFiles(Protocol):
     """Where a study keeps its log and its checkpoints (``StudyDirectory``)."""
 

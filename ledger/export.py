@@ -30,7 +30,7 @@ from ledger.atomic_file import TEMPORARY_PREFIX, sync, sync_directory
 from ledger.chain import leaf_hash
 from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
-from ledger.last_seen import remember_ledger
+from ledger.last_seen import key_of_ledger, remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
 from ledger.record_checks import MISSING, check_artifact, read_record
 from ledger.record_sources import (
@@ -150,7 +150,7 @@ def backup(source: Path, target: Path) -> Report:
     Refused, Integrity with the first finding, Unfinished.
     """
 
-    def write(live: bool) -> None:
+    def write(live: bool) -> Path:
         with _opened(source, live) as records:
             if not isinstance(records, SqliteRecords):
                 raise Refused(f"{source} is an export; copy the folder")
@@ -173,11 +173,19 @@ def backup(source: Path, target: Path) -> Report:
                         copying.take(read_record(row[1])[1])
             copying.finish()
             sync_directory(var)
+            return records.path
 
     with _new_folder(target) as folder:
-        _beside_a_writer(folder, write)
+        path = _beside_a_writer(folder, write)
         _copy_what_people_wrote(StudyDirectory(source), folder)
-        return _verified(folder, Options(require="self", last_seen=False))
+        # The copy must be signed by whom the original must be.
+        key = key_of_ledger(config_home(), path)
+        demanded = Options(key=str(key) if key else None, require="self", last_seen=False)
+        report = _verified(folder, demanded)
+    if key is not None:
+        with suppress(Unfinished):  # the configuration folder cannot be written: the copy is good
+            remember_ledger(config_home(), StudyDirectory(target).ledger, key)
+    return report
 
 
 def _copy_what_people_wrote(study: StudyDirectory, folder: Path) -> None:

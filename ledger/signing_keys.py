@@ -116,7 +116,7 @@ def parse_verifier_key(text: str) -> VerifierKey:
             return key
     raise Usage(
         f"{text!r} is not the verifier string of a key: it reads NAME+8 HEX DIGITS+BASE64, as "
-        "`ledger register` prints it"
+        "`ledger checkpoint` prints it"
     )
 
 

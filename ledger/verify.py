@@ -149,6 +149,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Signed notes that the caller has kept; one that matches is a `copy`."""
     time_authority: Path | None = None
     """Certificate (PEM) of a time-stamping authority that the caller trusts."""
+    git_clone: Path | None = None
+    """A repository in which to look for pushed notes whose remote is not on this machine."""
     check_artifacts: bool = True
     last_seen: bool = True
     """Compare with, and add to, what this user's verifier remembers."""
@@ -409,8 +411,10 @@ class _Verification:
         for event in anchored:
             kept = matching.get(event.note.encode())
             if kept is not None and kept.checkpoint is not None and kept.signature == "valid":
-                authority = self.options.time_authority
-                holds, detail = check_receipt(event, self.source.path, authority)
+                options = self.options
+                holds, detail = check_receipt(
+                    event, self.source.path, options.time_authority, options.git_clone
+                )
                 add(event.kind, shown(event.where), kept.checkpoint, holds, shown(detail))
         for content in self.options.against:
             kept = matching.get(content)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from schemas.base import END, Digest, GitOid, Value
+from schemas.credentials import carries_credentials
 from schemas.identifiers import Identifier
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -384,6 +385,12 @@ def _check_paths(study: Study, refuse: Refuse) -> None:
         key = f"repositories[{index}]"
         if "\0" in repository.url:
             refuse(f"{key}.url", "a path or URL has no NUL")
+        if carries_credentials(repository.url):
+            refuse(
+                f"{key}.url",
+                "carries a password or a token, and this file is recorded; clone the repository "
+                "with git's own credentials and write where the clone lies",
+            )
         for field in ("package_roots", "test_roots", "version_files", "requirements"):
             for number, path in enumerate(getattr(repository.layout, field)):
                 if not is_inside(path):

@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from schemas.credentials import without_credentials
+
 Form = type[msgspec.Struct]
 
 
@@ -30,7 +32,8 @@ def explain(error: msgspec.ValidationError, document: Any, form: Form) -> str:
     if missing:
         where = f"{path}.{missing.group(1)}" if path else missing.group(1)
         return f"`{where}` is missing"
-    got = f" (it is {value_at(document, path)!r:.80})" if path else ""
+    value = without_credentials(repr(value_at(document, path)))
+    got = f" (it is {value:.80})" if path else ""
     annotation = _annotation_at(form, path)
     if message.startswith("Invalid enum value"):
         allowed = [json.dumps(value) for value in _literals_in(annotation)]

@@ -52,6 +52,7 @@ from actors.servers.contract import (
 )
 from actors.servers.http_exchange import Deadline, TooLong, exchange, new_client, read_body
 from schemas.base import Value
+from schemas.credentials import REMOVED, without_credentials
 from schemas.study import Model
 
 SIMULATED_HEADER = "x-simulated"
@@ -202,13 +203,15 @@ class LMStudio:
         api_token: str | None = None,
     ) -> None:
         parts = urlsplit(base_url)
-        if parts.scheme != "http" or not parts.hostname or parts.port is None:
-            raise ValueError(f"{base_url!r} is not like http://127.0.0.1:1234 (host and port)")
+        if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.username:
+            shown = without_credentials(base_url)
+            raise ValueError(f"{shown!r} is not like http://127.0.0.1:1234 (host and port)")
         self._url = f"http://{parts.netloc}"
         self._port = parts.port
         self._lms = tuple(lms)
         self._limits = limits or Limits()
         self._headers = {"authorization": f"Bearer {api_token}"} if api_token else {}
+        self._token = (api_token or "").encode()
         self._client = new_client()
         self._collectors: list[list[Evidence]] = []
         self._simulated = False  # whether an answer of the present operation said so of itself
@@ -495,10 +498,10 @@ class LMStudio:
                     evidence.append(Evidence(f"{label} head", _head(response)))
                     media_type = response.headers.get("content-type", "").split(";")[0].strip()
                     if status != 200 or media_type != "text/event-stream":
-                        raw += read_body(response, self._limits.max_body_bytes)
+                        raw += self._cleared(read_body(response, self._limits.max_body_bytes))
                         refused = _error_text(bytes(raw)) or f"not a stream but {media_type!r}"
                     else:
-                        for block in response.iter_raw():
+                        for block in map(self._cleared, response.iter_raw()):
                             raw += block
                             seen = stream.progress
                             stream.feed(block)
@@ -634,6 +637,10 @@ class LMStudio:
         finally:
             self._collectors.pop()
 
+    def _cleared(self, content: bytes) -> bytes:
+        """What a server repeats is recorded, and the token must not be."""
+        return content.replace(self._token, REMOVED.encode()) if self._token else content
+
     def _received(self, label: str, content: bytes) -> None:
         for evidence in self._collectors:
             evidence.append(Evidence(label, content))
@@ -664,7 +671,7 @@ class LMStudio:
                     body=body,
                     headers=self._headers,
                 ) as response:
-                    content = read_body(response, self._limits.max_body_bytes)
+                    content = self._cleared(read_body(response, self._limits.max_body_bytes))
             except httpx.HTTPError as error:
                 why = f"no answer within {seconds:g} s" if deadline.expired else str(error)
                 raise ServerUnreachable(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from ledger.errors import LedgerError, of_the_machine
+from schemas.credentials import without_credentials
 
 COMMANDS = {
     "init": "Make a new study directory with a study.toml to edit",
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         status = 2
     except LedgerError as error:
-        print(f"ledger: {error}", file=sys.stderr)
+        print(f"ledger: {without_credentials(str(error))}", file=sys.stderr)
         status = error.exit_status
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing to say, and no traceback at exit.

@@ -15,6 +15,7 @@ from ledger.checkpoint import Checkpointer
 from ledger.cli.options import json_option, print_json, study_option, writing
 from ledger.errors import LedgerError, SafetyStop
 from projections.progress import Progress
+from schemas.credentials import without_credentials
 
 
 @click.command("run")
@@ -67,7 +68,8 @@ def run_study(
     from schemas.commands import StartRun, StopRun
 
     def stop(reason: Literal["complete", "interrupted", "safety", "failed"], detail: str) -> None:
-        carry_out(context, StopRun(reason=reason, detail=detail[:2000]), HANDLERS)
+        said = without_credentials(detail)[:2000]
+        carry_out(context, StopRun(reason=reason, detail=said), HANDLERS)
 
     prove_no_worker(context)
     progress = fold(Progress(context.artifacts.get), context.log_facts())

@@ -48,6 +48,12 @@ FINDINGS_SHOWN = 50
     help="Certificate (PEM) of a time-stamping authority you trust.",
 )
 @click.option(
+    "--git-clone",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=None,
+    help="A clone of the remote that notes were pushed to, where that is not on this machine.",
+)
+@click.option(
     "--no-last-seen",
     is_flag=True,
     help="Do not compare with, or add to, what this user's verifier remembers.",
@@ -61,6 +67,7 @@ def command(
     against: tuple[Path, ...],
     key: str | None,
     time_authority: Path | None,
+    git_clone: Path | None,
     no_last_seen: bool,
 ) -> int:
     """Check every byte of a ledger: chain, copies, streams, artifacts, checkpoints, schema.
@@ -82,6 +89,7 @@ def command(
         max_anchor_age=max_anchor_age,
         against=tuple(note for path in against for note in notes_in(path)),
         time_authority=time_authority,
+        git_clone=git_clone,
         last_seen=not no_last_seen,
     )
     target = path or study

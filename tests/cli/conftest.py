@@ -60,6 +60,15 @@ def _user(config_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(config_home))
 
 
+@pytest.fixture
+def own_home(config_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the configuration folder for one test: what its verifier has seen of one copy of a
+    study would contradict the others."""
+    home = Path(shutil.copytree(config_home, tmp_path / "home"))
+    monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(home))
+    return home
+
+
 def record(root: Path, write: Callable[[TinyStudy], None]) -> Path:
     """Make a ledger under ``root`` and let ``write`` append to it; a checkpoint is signed."""
     directory = StudyDirectory(root)

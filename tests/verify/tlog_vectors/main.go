@@ -1,7 +1,13 @@
-// Prints ../vectors.json: Merkle roots, proofs and signed notes as Go's checksum database computes
-// them. Record i is the text "record <i>".
+// What Go's checksum database computes and believes, as another implementation than ours.
+//
+// Without arguments it prints ../vectors.json: Merkle roots, proofs and signed notes. Record i is the
+// text "record <i>".
 //
 //	cd tests/verify/tlog_vectors && go run . > ../vectors.json
+//
+// With a verifier string and files it checks proofs that `ledger prove` has printed.
+//
+//	go run . VERIFIER FILE...
 package main
 
 import (
@@ -11,6 +17,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -53,6 +60,75 @@ type signedNote struct {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		for _, file := range os.Args[2:] {
+			checkProof(os.Args[1], file)
+		}
+		return
+	}
+	printVectors()
+}
+
+// checkProof reads an inclusion proof (C2SP tlog-proof, the record as extra data) or a consistency
+// proof (C2SP tlog-witness add-checkpoint, then the old note), and says what it proves.
+func checkProof(key, file string) {
+	content, err := os.ReadFile(file)
+	check(err)
+	verifier, err := note.NewVerifier(key)
+	check(err)
+	head, rest, found := strings.Cut(string(content), "\n\n")
+	if !found {
+		panic("no empty line behind the hashes")
+	}
+	lines := strings.Split(head, "\n")
+	if size, isConsistency := strings.CutPrefix(lines[0], "old "); isConsistency {
+		// A note ends with its signatures: the old one begins behind the next empty line but one.
+		parts := strings.SplitN(rest, "\n\n", 3)
+		tree := open(parts[0]+"\n\n"+parts[1]+"\n", verifier)
+		old := open(parts[2], verifier)
+		if size != strconv.FormatInt(old.N, 10) {
+			panic("another old size")
+		}
+		check(tlog.CheckTree(hashesOf(lines[1:]), tree.N, tree.Hash, old.N, old.Hash))
+		fmt.Printf("%d continues %d\n", tree.N, old.N)
+		return
+	}
+	if lines[0] != "c2sp.org/tlog-proof@v1" {
+		panic("not a proof")
+	}
+	record, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(lines[1], "extra "))
+	check(err)
+	index, err := strconv.ParseInt(strings.TrimPrefix(lines[2], "index "), 10, 64)
+	check(err)
+	tree := open(rest, verifier)
+	leaf := tlog.RecordHash(record)
+	check(tlog.CheckRecord(hashesOf(lines[3:]), tree.N, tree.Hash, index, leaf))
+	fmt.Printf("%d under %d\n", index, tree.N)
+}
+
+func open(text string, verifier note.Verifier) tlog.Tree {
+	opened, err := note.Open([]byte(text), note.VerifierList(verifier))
+	check(err)
+	lines := strings.Split(opened.Text, "\n")
+	if lines[0] != verifier.Name() {
+		panic("another origin")
+	}
+	size, err := strconv.ParseInt(lines[1], 10, 64)
+	check(err)
+	return tlog.Tree{N: size, Hash: hashesOf(lines[2:3])[0]}
+}
+
+func hashesOf(lines []string) []tlog.Hash {
+	hashes := []tlog.Hash{}
+	for _, line := range lines {
+		hash, err := tlog.ParseHash(line)
+		check(err)
+		hashes = append(hashes, hash)
+	}
+	return hashes
+}
+
+func printVectors() {
 	stored := &hashes{}
 	for i := int64(0); i < records; i++ {
 		more, err := tlog.StoredHashes(i, []byte(fmt.Sprintf("record %d", i)), stored)
