@@ -182,7 +182,7 @@ def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
             study=repair_study(progress.study),
             tasks=progress.tasks,
             amendments=amendments,
-            mined=mined,
+            mined=mined.selection(),
             conduct=conduct,
             root=root,
             checkpoint=checkpoint,

@@ -68,6 +68,8 @@ class FrozenStudy:
         self.event: StudyFrozen = progress.frozen
         self.study: Study = repair_study(progress.study)
         self.tasks: dict[str, Task] = progress.tasks
+        self.planned = frozenset(progress.cells)
+        """Names of all planned cells."""
         planned = [cell.planned for cell in progress.cells.values()]
         missing = undeclared(self.study, planned, self.tasks.values())
         if missing:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.declarations import check_declared, listed, texts_digest
 from actors.environments import BuildFailed
 from actors.git import Git, GitError
 from actors.loop import Done, Handlers, Work
@@ -35,8 +36,10 @@ from schemas.events.mining import (
     RepositoryMined,
     SandboxProbed,
 )
+from schemas.events.study import StudyFrozen
 from schemas.identifiers import repository_stream
 from schemas.overlay import Changes
+from schemas.selection import selection_settings, settings_digest
 from schemas.study import Repository, Study
 from schemas.task import EnvironmentInputs, FileState, Overlay, Task
 
@@ -67,6 +70,9 @@ class Miner:
         command: MineRepository = work.command
         _, study = work.context.directory.read_repair_study()
         repository = _declared(study, command.repository)
+        check_declared(work.context.directory, study)
+        _known_and_open(work, study)
+        texts = texts_digest(work.context.directory, study)
         mined, audit = self._mine(work, study, repository)
         rejected: dict[str, int] = {}
         for row in mined.rows:
@@ -79,6 +85,7 @@ class Miner:
             candidates=len(mined.candidates),
             rejected=rejected,
             audit=work.artifacts.put(audit, JSON_LINES),
+            settings=selection_settings(study, repository, texts),
         )
         return Done([NewEvent(repository_stream(repository.id), event)])
 
@@ -88,19 +95,27 @@ class Miner:
         _, study = work.context.directory.read_repair_study()
         repository = _declared(study, command.repository)
         stream = repository_stream(repository.id)
-        known = fold(MinedTasks(work.artifacts.get), work.facts(stream))
+        known = _known_and_open(work, study)
         mined_event = known.mined.get(repository.id)
         if mined_event is None:
             raise Refused(f"repository {repository.id} is not mined yet: `ledger tasks mine`")
+        texts = texts_digest(work.context.directory, study)
+        changed = known.changed_settings(study, repository, texts)
+        if changed:
+            raise Refused(
+                f"study.toml is not what {repository.id} was mined under ({listed(changed)}): "
+                "`ledger tasks mine` again"
+            )
         mined, audit = self._mine(work, study, repository)
         if work.artifacts.put(audit, JSON_LINES).digest != mined_event.audit.digest:
             raise Refused(
-                f"repository {repository.id} or the rules changed since it was mined: "
+                f"repository {repository.id} or the miner changed since it was mined: "
                 "`ledger tasks mine` again"
             )
         probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox or study.simulated)
         work.commit([NewEvent(stream, probed)])
-        bench = _Bench(work, study, repository, sandbox_of(probed, work.scratch))
+        settings = settings_digest(mined_event.settings)
+        bench = _Bench(work, study, repository, sandbox_of(probed, work.scratch), settings)
         verdicts = dict(known.validated.get(repository.id, {}))
         valid = sum(verdict.valid for verdict in verdicts.values())
         waiting = [c for c in mined.candidates if c.commit not in verdicts]
@@ -144,6 +159,29 @@ class Miner:
         return mined, audit_lines(mined.rows)
 
 
+def _known_and_open(work: Work, study: Study) -> MinedTasks:
+    """What was mined and validated so far. Raises Refused where tasks are selected and frozen.
+
+    What a report tells of the selection must stay what the tasks were selected by. Before the study
+    is frozen another selection is possible, under other settings.
+    """
+    facts = list(work.context.log_facts())
+    if any(isinstance(fact.event, StudyFrozen) for fact in facts):
+        raise Refused(
+            "the study is frozen, and with it how its tasks were selected: another selection is "
+            "another study (`ledger init`)"
+        )
+    known = fold(MinedTasks(work.artifacts.get), facts)
+    texts = texts_digest(work.context.directory, study)
+    if known.frozen is not None and not known.changed_since_frozen(study, texts):
+        raise Refused(
+            "the tasks are frozen, and study.toml declares nothing else about them than it did "
+            "then: `ledger plan` goes on. To select others, change what study.toml says of "
+            "repositories, tasks or platform first"
+        )
+    return known
+
+
 def _declared(study: Study, repository: str) -> Repository:
     found = [declared for declared in study.repositories if declared.id == repository]
     if not found:
@@ -181,6 +219,7 @@ class _Bench:
     study: Study
     repository: Repository
     sandbox: Sandbox
+    settings: str
 
     def validated(
         self, candidates: Sequence[Candidate]
@@ -272,6 +311,7 @@ class _Bench:
             arms=self.work.artifacts.put(msgspec.json.encode(verdict), JSON),
             environment=environment,
             sandbox=self.sandbox.kind,
+            settings=self.settings,
             duration_ns=time.monotonic_ns() - begun,
         )
         return NewEvent(repository_stream(self.repository.id), event)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.declarations import check_declared, listed, texts_digest
 from actors.identity import (
     checkout,
     combined,
@@ -93,8 +94,16 @@ def freeze_tasks(work: Work) -> Done:
     from actors.mining import pack_trees  # pulls in pygit2, which most commands do not need
 
     _, study = work.context.directory.read_repair_study()
-    _refuse_if_frozen(work, "the split")
+    _refuse_if_frozen(work, ", and its tasks with it")
     mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
+    texts = texts_digest(work.context.directory, study)
+    for repository in study.repositories:
+        changed = mined.changed_settings(study, repository, texts)
+        if changed and repository.id in mined.mined:
+            raise Refused(
+                f"study.toml is not what the candidates were validated under ({listed(changed)}): "
+                "put it back, or `ledger tasks mine` and `ledger tasks validate` again"
+            )
     tasks: list[Task] = []
     packs = {}
     probes = []
@@ -103,8 +112,7 @@ def freeze_tasks(work: Work) -> Done:
         if len(valid) < repository.tasks:
             raise Refused(
                 f"repository {repository.id} has {len(valid)} valid tasks and the study declares "
-                f"{repository.tasks}: run `ledger tasks validate`, or declare fewer "
-                "(repositories.tasks) before the freeze"
+                f"{repository.tasks}: {_way_to_more_tasks(mined, repository.id)}"
             )
         tasks += valid
         source = work.context.directory.repository_path(repository.url)
@@ -122,6 +130,17 @@ def freeze_tasks(work: Work) -> Done:
     content = msgspec.json.encode(tasks)
     event = TasksFrozen(tasks=work.artifacts.put(content, JSON), count=len(tasks), packs=packs)
     return Done([*probes, NewEvent(STUDY_STREAM, event)])
+
+
+def _way_to_more_tasks(mined: MinedTasks, repository: str) -> str:
+    if repository not in mined.mined:
+        return "`ledger tasks mine`, then `ledger tasks validate`"
+    if waiting := mined.waiting(repository):
+        return f"`ledger tasks validate` goes on ({len(waiting)} candidates are left)"
+    return (
+        "no candidate is left. Declare fewer (repositories.tasks), or look at what the commits "
+        "fail (`ledger tasks audit`) and at the rules in study.toml"
+    )
 
 
 def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[Task]) -> LeakProbed:
@@ -147,10 +166,12 @@ def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[T
 def prepare_plan(work: Work) -> Done:
     """Compute the order of all cells from the study and the frozen tasks."""
     _, study = work.context.directory.read_repair_study()
-    _refuse_if_frozen(work, "the plan")
+    _refuse_if_frozen(work, ", and its plan with it")
     progress = fold(Progress(work.artifacts.get), work.facts(STUDY_STREAM))
     if not progress.tasks:
         raise Refused("no tasks are frozen: `ledger tasks freeze` first")
+    check_declared(work.context.directory, study, contrasts=True)
+    _refuse_changed_selection(work, study)
     plan = make_plan(study, list(progress.tasks.values()))
     content = msgspec.json.encode(plan)
     event = PlanPrepared(plan=work.artifacts.put(content, JSON), cells=len(plan.cells))
@@ -161,7 +182,7 @@ def freeze_study(work: Work) -> Done:
     """Bind everything in one event of digests."""
     directory = work.context.directory
     content, study = directory.read_repair_study()
-    _refuse_if_frozen(work, "the study")
+    _refuse_if_frozen(work, " already")
     facts = work.facts(STUDY_STREAM)
     tasks = [fact.event for fact in facts if isinstance(fact.event, TasksFrozen)]
     plans = [fact.event for fact in facts if isinstance(fact.event, PlanPrepared)]
@@ -169,6 +190,8 @@ def freeze_study(work: Work) -> Done:
         raise Refused("no tasks are frozen: `ledger tasks freeze` first")
     if not plans:
         raise Refused("there is no plan: `ledger plan` first")
+    check_declared(directory, study, contrasts=True)
+    _refuse_changed_selection(work, study)
     plan = make_plan(
         study, msgspec.json.decode(work.artifacts.get(tasks[-1].tasks), type=list[Task])
     )
@@ -364,8 +387,25 @@ def frozen_differences(
 def _refuse_if_frozen(work: Work, what: str) -> None:
     if any(isinstance(fact.event, StudyFrozen) for fact in work.facts(STUDY_STREAM)):
         raise Refused(
-            f"the study is frozen and {what} with it; a change is an amendment: `ledger amend`"
+            f"the study is frozen{what}: `ledger run` goes on. A change of study.toml, documents "
+            "or code is an amendment (`ledger amend`); other tasks or another plan are another "
+            "study (`ledger init`)"
         )
+
+
+def _refuse_changed_selection(work: Work, study: Study) -> None:
+    """Raises Refused where the frozen tasks are not what ``study.toml`` would select."""
+    mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
+    changed = mined.changed_since_frozen(study, texts_digest(work.context.directory, study))
+    if not changed:
+        return
+    again = "`ledger tasks freeze` and `ledger plan` again"
+    if any(setting.key != "repositories.tasks" for setting in changed):
+        again = f"`ledger tasks mine`, `ledger tasks validate`, {again}"
+    raise Refused(
+        f"study.toml is not what the frozen tasks were selected under ({listed(changed)}): put it "
+        f"back, or {again}"
+    )
 
 
 def _named(names: Sequence[str], contents: Sequence[bytes]) -> tuple[FrozenFile, ...]:
@@ -378,10 +418,7 @@ def _named(names: Sequence[str], contents: Sequence[bytes]) -> tuple[FrozenFile,
 def _treatments(study: Study) -> tuple[TreatmentIdentity, ...]:
     identities = []
     for treatment in study.treatments:
-        try:
-            harness = registry.find_harness(treatment.id)
-        except LookupError as error:
-            raise Refused(f"treatment {treatment.id}: {error}") from None
+        harness = registry.find_harness(treatment.id)
         identities.append(
             TreatmentIdentity(
                 id=treatment.id,

@@ -43,10 +43,13 @@ def reexecute(context: Context, cell_name: str) -> Reexecution:
     facts = [decode(stored) for stored in context.log.read_stream(cell.stream)]
     begins = [i for i, fact in enumerate(facts) if isinstance(fact.event, CellStarted)]
     ends = [i for i, fact in enumerate(facts) if isinstance(fact.event, CellFinished)]
-    if cell.unit not in frozen.tasks:
+    if str(cell) not in frozen.planned:
         raise Refused(f"cell {cell} is not of this study; `ledger status --cells` lists its cells")
     if not begins or not ends or ends[-1] < begins[-1]:
-        raise Refused(f"cell {cell} has not finished: there is nothing to execute again")
+        raise Refused(
+            f"cell {cell} has not finished: there is nothing to execute again; `ledger status "
+            "--cells` shows which have"
+        )
     attempt_facts = facts[begins[-1] : ends[-1] + 1]
     note = _platform_note(context)
     try:

@@ -324,6 +324,11 @@ def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
     waiting = sum(flow.without_verdict for flow in results.flow)
     if waiting:
         remarks.append(f"Interim: {count(waiting)} planned cells have no verdict yet.")
+    if results.code_not_as_frozen:
+        remarks.append(
+            f"{count(len(results.code_not_as_frozen))} files of the code that computed this are "
+            "not as frozen; see Deviations."
+        )
     late = [row for row in inputs.amendments.recorded if row["finding"] != "before_first_cell"]
     if late:
         records = listed([row["seq"] for row in late])

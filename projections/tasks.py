@@ -1,5 +1,6 @@
 """Tasks: the funnel from commits to valid tasks, outcome-blind by construction."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -10,16 +11,33 @@ from ledger.log import Fact
 from projections.fold import ReadArtifact, Row, Table
 from schemas.base import Event
 from schemas.events.mining import CandidateValidated, RepositoryMined
+from schemas.events.study import TasksFrozen
+from schemas.selection import (
+    TEXTS,
+    ChangedSetting,
+    changed_settings,
+    selection_settings,
+    settings_digest,
+)
+from schemas.study import Repository, Study
 from schemas.task import Task
 
 
 @dataclass
 class MinedTasks:
-    """Latest funnel and verdicts by repository; verdicts in mining order (newest commit first)."""
+    """Latest funnel and verdicts by repository; verdicts in mining order (newest commit first).
+
+    A verdict belongs to the funnel and the settings that it was made under: mined again under
+    others, a repository has the verdicts that were made under those, or none.
+    """
 
     NAME: ClassVar[str] = "tasks"
     GUARDED: ClassVar[bool] = False
-    FOLDS: ClassVar[tuple[type[Event], ...]] = (RepositoryMined, CandidateValidated)
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        RepositoryMined,
+        CandidateValidated,
+        TasksFrozen,
+    )
     TABLES: ClassVar[Mapping[str, Table]] = {
         "commits": Table(
             key=("repository", "commit_id"),
@@ -50,16 +68,71 @@ class MinedTasks:
     read: ReadArtifact
     mined: dict[str, RepositoryMined] = field(default_factory=dict)
     validated: dict[str, dict[str, CandidateValidated]] = field(default_factory=dict)
+    frozen: "MinedTasks | None" = None
+    """As it stood when the tasks were frozen last."""
+    frozen_tasks: TasksFrozen | None = None
+    _verdicts: dict[tuple[str, str, str], dict[str, CandidateValidated]] = field(
+        default_factory=dict
+    )
+    """Of every funnel that there was: by repository, digest of settings, digest of audit."""
 
     def apply(self, fact: Fact) -> None:
         match fact.event:
             case RepositoryMined() as event:
-                earlier = self.mined.get(event.repository)
-                if earlier is None or earlier.audit.digest != event.audit.digest:
-                    self.validated[event.repository] = {}
+                key = (event.repository, settings_digest(event.settings), event.audit.digest)
+                self.validated[event.repository] = self._verdicts.setdefault(key, {})
                 self.mined[event.repository] = event
             case CandidateValidated() as event:
-                self.validated.setdefault(event.repository, {})[event.commit] = event
+                mined = self.mined.get(event.repository)
+                if mined is not None and event.settings == settings_digest(mined.settings):
+                    self.validated[event.repository][event.commit] = event
+            case TasksFrozen() as event:
+                verdicts = {name: dict(found) for name, found in self.validated.items()}
+                self.frozen = MinedTasks(self.read, dict(self.mined), verdicts)
+                self.frozen_tasks = event
+
+    def selection(self) -> "MinedTasks":
+        """What the frozen tasks were taken from: later mining does not belong to it. Before tasks
+        are frozen, what stands now."""
+        return self.frozen or self
+
+    def changed_settings(
+        self, study: Study, repository: Repository, texts: str | None
+    ) -> list[ChangedSetting]:
+        """Settings of ``study`` that are not those under which the repository was mined; a
+        repository that is not mined has none of them. ``texts``: see ``selection_settings``; None
+        where that file is not at hand, and taken to be as it was."""
+        mined = self.mined.get(repository.id)
+        then = {} if mined is None else mined.settings
+        if texts is None:
+            texts = msgspec.json.decode(then.get(TEXTS, '""'), type=str)
+        return changed_settings(repository.id, then, selection_settings(study, repository, texts))
+
+    def changed_since_frozen(self, study: Study, texts: str | None) -> list[ChangedSetting]:
+        """What ``study`` declares otherwise than the frozen tasks were selected, their number
+        included. Where nothing is frozen nothing has changed."""
+        if self.frozen is None or self.frozen_tasks is None:
+            return []
+        tasks = msgspec.json.decode(self.read(self.frozen_tasks.tasks), type=list[Task])
+        taken = Counter(task.repository for task in tasks)
+        declared = {repository.id: repository for repository in study.repositories}
+        changed = []
+        for name in sorted(taken.keys() | declared.keys()):
+            repository = declared.get(name)
+            count = {} if repository is None else {"repositories.tasks": str(repository.tasks)}
+            changed += changed_settings(name, {"repositories.tasks": str(taken[name])}, count)
+            if repository is not None:
+                changed += self.frozen.changed_settings(study, repository, texts)
+        return changed
+
+    def waiting(self, repository: str) -> list[str]:
+        """Candidates without a verdict, in mining order."""
+        judged = self.validated.get(repository, {})
+        return [
+            row["commit"]
+            for row in self.audit_rows(repository)
+            if row["verdict"] == "candidate" and row["commit"] not in judged
+        ]
 
     def valid_tasks(self, repository: str) -> list[Task]:
         """Validated tasks in mining order."""
@@ -77,6 +150,7 @@ class MinedTasks:
         return [msgspec.json.decode(line) for line in self.read(event.audit).splitlines()]
 
     def tables(self) -> Mapping[str, Sequence[Row]]:
+        selection = self.selection()
         return {
             "commits": [
                 {
@@ -87,8 +161,8 @@ class MinedTasks:
                     "verdict": row["verdict"],
                     "criterion": row["criterion"],
                 }
-                for repository in sorted(self.mined)
-                for row in self.audit_rows(repository)
+                for repository in sorted(selection.mined)
+                for row in selection.audit_rows(repository)
             ],
             "candidates": [
                 {
@@ -101,7 +175,7 @@ class MinedTasks:
                     "sandbox": event.sandbox,
                     "duration_ns": event.duration_ns,
                 }
-                for repository, by_commit in sorted(self.validated.items())
+                for repository, by_commit in sorted(selection.validated.items())
                 for event in by_commit.values()
             ],
         }

@@ -25,7 +25,15 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     from schemas.commands import AmendStudy
 
     busy = "a run is at work with what was frozen: stop it first (Ctrl-C), amend, then run again"
-    with writing(study) as context, context.directory.exclusive("run", busy):
+    left = (
+        "a worker is still at work with what was frozen (`ledger worker`, or one of a run that was "
+        "killed, which ends by itself): wait until it has ended"
+    )
+    with (
+        writing(study) as context,
+        context.directory.exclusive("run", busy),
+        context.directory.exclusive("workers", left),
+    ):
         carry_out(context, AmendStudy(reason=reason, changes_claim=changes_claim), HANDLERS)
         recorded = fold(Amendments(), context.log_facts()).recorded[-1]
     if as_json:

@@ -40,6 +40,7 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
     from actors import analysis, operator
     from actors.loop import carry_out
     from ledger.cli.inspection_gate import may_append, pass_gate
+    from ledger.cli.next_step import drift, warn_of_drift
     from schemas.commands import AnalyseStudy
 
     if check:
@@ -54,9 +55,12 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
             fact, completed = analysis.last_analysis(context)
             recorded = fact.seq
             results = analysis.read_results(context, fact.seq, completed)
+            changed = drift(context)
     else:
         with reading(study) as context:
             results = analysis.compute(context)
+            changed = drift(context)
+    warn_of_drift(changed)
     _print(results, recorded, as_json)
     return 0
 

@@ -29,6 +29,8 @@ def command(study: Path, as_json: bool) -> None:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
     frozen = progress.frozen
     assert frozen is not None and progress.study is not None
+    declared = repair_study(progress.study)
+    primary = next((contrast.id for contrast in declared.contrasts if contrast.primary), None)
     solvable = sum(task.needs_gold_symbol == 0 for task in progress.tasks.values())
     if as_json:
         print_json(
@@ -38,6 +40,7 @@ def command(study: Path, as_json: bool) -> None:
                 "cells": len(progress.cells),
                 "solvable_tasks": solvable,
                 "files": len(frozen.code),
+                "primary": primary,
                 "commit": frozen.commit,
                 "dirty": frozen.dirty,
             }
@@ -48,8 +51,10 @@ def command(study: Path, as_json: bool) -> None:
         f"bound          {len(frozen.documents)} documents, {len(progress.tasks)} tasks, "
         f"{len(progress.cells)} cells, {len(frozen.code)} files of code"
     )
+    if primary is None:
+        print("note           no primary contrast: whatever this study finds is exploratory")
     if frozen.dirty:
         print("note           the checkout has uncommitted changes; the event says so")
-    for line in power_lines(repair_study(progress.study), len(progress.tasks), solvable):
+    for line in power_lines(declared, len(progress.tasks), solvable):
         print(line)
     print("next           ledger run")

@@ -6,6 +6,8 @@ import click
 
 from ledger.cli.options import json_option, print_json, print_table, study_option, writing
 
+SHOWN = 10
+
 
 @click.command("plan")
 @study_option
@@ -33,5 +35,7 @@ def command(study: Path, as_json: bool) -> None:
     if as_json:
         print_json({"cells": rows})
         return
-    print_table(rows[:10])
+    print_table(rows[:SHOWN])
+    if len(rows) > SHOWN:
+        print(f"… and {len(rows) - SHOWN} more: `ledger plan --json` lists all")
     print(f"{len(rows)} cells planned; next: `ledger freeze`")

@@ -125,7 +125,7 @@ def _execute(study: Path, cell: str, as_json: bool) -> int:
     try:
         name = str(parse_cell_id(cell))
     except ValueError as error:
-        raise Usage(str(error)) from None
+        raise Usage(f"{error}; `ledger status --cells` lists them") from None
     recorded = may_append(study)
     with writing(study) if recorded else reading(study) as context:
         found = reexecute(context, name)

@@ -28,6 +28,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> None:
     from actors.loop import carry_out
     from ledger.atomic_file import write_file
     from ledger.cli.inspection_gate import may_append
+    from ledger.cli.next_step import drift, warn_of_drift
     from schemas.commands import WriteReport
 
     recorded = may_append(study)
@@ -35,6 +36,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> None:
         if recorded:
             carry_out(context, WriteReport(), {**operator.HANDLERS, **analysis.HANDLERS})
         head, files = analysis.report_files(context)
+        warn_of_drift(drift(context))
         folder = out if out is not None else context.directory.reports / str(head)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
+from actors.loop import Context
 from ledger.cli.options import json_option, print_json, print_table, reading, study_option
+from ledger.errors import LedgerError
 
 
 @click.command("status")
@@ -13,6 +15,7 @@ from ledger.cli.options import json_option, print_json, print_table, reading, st
 @click.option("--cells", is_flag=True, help="One line a cell.")
 def command(study: Path, as_json: bool, cells: bool) -> None:
     """Show how far the study has come, also while it runs. Shows no outcome."""
+    from ledger.cli.next_step import drift, drift_line
     from ledger.cli.run import summary
     from projections.fold import fold
     from projections.progress import Progress
@@ -20,13 +23,21 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     with reading(study) as context:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
         head = context.log.head()
+        changed = drift(context)
+        hint = _hint(context) if progress.frozen is None and not as_json else ""
     rows = progress.tables()["cells"]
-    found = {"head": head.seq if head else None, **summary(progress)}
+    found = {
+        "head": head.seq if head else None,
+        **summary(progress),
+        "not_as_frozen": changed,
+    }
     if as_json:
         print_json({**found, **({"rows": list(rows)} if cells else {})})
         return
     if progress.frozen is None:
         print("not frozen yet")
+        if hint:
+            print(f"next: {hint}")
         return
     if progress.simulated:
         print("SIMULATED: a rehearsal, not evidence")
@@ -45,5 +56,17 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         f"turns       {found['turn_attempts']} asked, {found['abandoned_turns']} abandoned, "
         f"{found['transport_retries']} transport retries"
     )
+    if changed:
+        print(f"changed     {drift_line(changed)}")
     if cells:
         print_table(rows, ["position", "cell", "block", "status", "ended", "turns", "tool_calls"])
+
+
+def _hint(context: Context) -> str:
+    """What comes next; nothing where study.toml cannot be read or is of another kind."""
+    from ledger.cli.next_step import next_step
+
+    try:
+        return next_step(context, context.directory.read_repair_study()[1])
+    except LedgerError:
+        return ""

@@ -46,6 +46,7 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
     """Walk the history and evaluate every static criterion; every commit gets an audit row."""
     from actors.loop import carry_out
     from actors.miner import Miner
+    from ledger.cli.next_step import next_step
     from projections.fold import fold
     from projections.tasks import MinedTasks
     from schemas.commands import MineRepository
@@ -56,6 +57,7 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
             for name in _chosen(declared.repositories, repository):
                 carry_out(context, MineRepository(repository=name), Miner(look).handlers())
         mined = fold(MinedTasks(context.artifacts.get), context.log_facts()).mined
+        hint = next_step(context, declared)
     rows = [
         {
             "repository": event.repository,
@@ -72,7 +74,7 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
         print(f"{event.repository}: {event.walked} commits walked, {event.candidates} candidates")
         for criterion, count in sorted(event.rejected.items(), key=lambda item: (-item[1], item)):
             print(f"  {count:>6}  {criterion}")
-    print("next: `ledger tasks validate`; one line a commit: `ledger tasks audit`")
+    print(f"next: {hint}; one line a commit: `ledger tasks audit`")
 
 
 @command.command("validate")
@@ -91,6 +93,7 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
     """
     from actors.loop import carry_out
     from actors.miner import Miner
+    from ledger.cli.next_step import next_step
     from projections.fold import fold
     from projections.tasks import MinedTasks
     from schemas.commands import ValidateCandidates
@@ -102,6 +105,7 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
                 order = ValidateCandidates(repository=name, allow_unsafe_sandbox=unsafe_no_sandbox)
                 carry_out(context, order, Miner(look).handlers())
         tasks = fold(MinedTasks(context.artifacts.get), context.log_facts())
+        hint = next_step(context, declared)
     rows = _candidate_rows(tasks)
     counts = {
         wanted.id: sum(row["repository"] == wanted.id and row["verdict"] == "valid" for row in rows)
@@ -121,7 +125,7 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
                 "(`ledger tasks audit`) and at the rules in study.toml"
             )
     if not as_json:
-        print("next: `ledger tasks freeze`")
+        print(f"next: {hint}")
 
 
 @command.command("show")
@@ -186,7 +190,7 @@ def audit(study: Path, as_json: bool, repository: str, criterion: str) -> None:
     from projections.tasks import MinedTasks
 
     with reading(study) as context:
-        tasks = fold(MinedTasks(context.artifacts.get), context.log_facts())
+        tasks = fold(MinedTasks(context.artifacts.get), context.log_facts()).selection()
         rows = []
         for name in tasks.mined:
             if repository not in ("", name):

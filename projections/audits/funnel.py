@@ -13,19 +13,26 @@ from projections.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.cell import TurnStarted
 from schemas.events.mining import CandidateValidated, RepositoryMined
-from schemas.events.study import TasksFrozen
+from schemas.events.study import StudyFrozen, TasksFrozen
+from schemas.selection import settings_digest
+from schemas.study import Study
+from schemas.study_file import parse_study
 from schemas.task import Task
 
 
 class FunnelAudit:
-    """Counts the audit rows of every repository again and selects the tasks again."""
+    """Counts the audit rows of every repository again and selects the tasks again.
+
+    Counted is the funnel that the frozen tasks were taken from: what was mined before it and
+    replaced, and what was mined after it, is none.
+    """
 
     NAME: ClassVar[str] = "funnel"
     QUESTION: ClassVar[str] = (
         "Has every walked commit one row, do the counts agree, and are the tasks the first valid "
-        "candidates?"
+        "candidates under the frozen settings?"
     )
-    FOLDS: ClassVar[tuple[type[Event], ...]] = (*MinedTasks.FOLDS, TasksFrozen, TurnStarted)
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (*MinedTasks.FOLDS, StudyFrozen, TurnStarted)
 
     def __init__(self, read: ReadArtifact) -> None:
         self._read = read
@@ -35,7 +42,8 @@ class FunnelAudit:
         """Commits that pass every static criterion, in mining order, by repository."""
         self._asked: int | None = None
         """First record in which a model was asked."""
-        self._commits = self._validated = self._tasks = 0
+        self._frozen: int | None = None
+        self._tasks = 0
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
@@ -45,25 +53,33 @@ class FunnelAudit:
             self._findings.violation(fact.seq, problem)
         if isinstance(event, TurnStarted) and self._asked is None:
             self._asked = fact.seq
+        if isinstance(event, StudyFrozen) and self._frozen is None:
+            self._frozen = fact.seq
 
     def _problems(self, event: Event) -> Iterator[str]:
+        if isinstance(event, MinedTasks.FOLDS) and self._frozen is not None:
+            yield f"{event.TYPE} came after the study was frozen (record {self._frozen})"
         match event:
             case RepositoryMined():
                 yield from self._count(event)
             case CandidateValidated():
-                self._validated += 1
+                where = f"{event.repository}: {event.commit[:12]}"
                 if event.commit not in self._candidates.get(event.repository, ()):
-                    yield f"{event.repository}: {event.commit[:12]} was validated, no candidate"
+                    yield f"{where} was validated, no candidate"
                 if event.valid != (event.task is not None):
-                    yield f"{event.repository}: {event.commit[:12]} is valid without a task"
+                    yield f"{where} is valid without a task"
+                mined = self._mined.mined.get(event.repository)
+                if mined is not None and event.settings != settings_digest(mined.settings):
+                    yield f"{where} was validated under other settings than it was mined under"
             case TasksFrozen():
                 if self._asked is not None:
                     yield f"tasks were frozen after a model was asked (record {self._asked})"
                 yield from self._select(event)
+            case StudyFrozen():
+                yield from self._compare_settings(event)
 
     def _count(self, event: RepositoryMined) -> Iterator[str]:
         rows = self._mined.audit_rows(event.repository)
-        self._commits += len(rows)
         where = event.repository
         if len(rows) != event.walked:
             yield f"{where}: {event.walked} commits were walked, {len(rows)} have a row"
@@ -97,10 +113,22 @@ class FunnelAudit:
             if skipped:
                 yield f"{repository}: never validated, though newer: {', '.join(skipped)}"
 
+    def _compare_settings(self, event: StudyFrozen) -> Iterator[str]:
+        study = parse_study(self._read(event.study))
+        if not isinstance(study, Study):
+            return
+        # Files beside study.toml are not in the ledger: what they held is taken from the record.
+        for changed in self._mined.changed_since_frozen(study, None):
+            recorded = self._mined.selection().mined.get(changed.repository)
+            if changed.key == "repositories.tasks" or (recorded and recorded.settings):
+                yield f"the study was frozen with another setting: {changed}"
+
     def verdict(self) -> Verdict:
+        selection = self._mined.selection()
+        commits = sum(mined.walked for mined in selection.mined.values())
         return self._findings.verdict(
-            applicable=self._commits > 0,
-            commits=self._commits,
-            validated=self._validated,
+            applicable=commits > 0,
+            commits=commits,
+            validated=sum(len(judged) for judged in selection.validated.values()),
             tasks=self._tasks,
         )

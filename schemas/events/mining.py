@@ -20,6 +20,13 @@ class RepositoryMined(Event):
         dict[str, Count], Meta(description="commits by the first criterion that they fail")
     ]
     audit: Annotated[ArtifactRef, Meta(description="JSON lines: one row for every walked commit")]
+    settings: Annotated[
+        dict[str, str],
+        Meta(
+            description="JSON by key of study.toml: all that mining and validation depend on; "
+            "empty: recorded before this was"
+        ),
+    ] = {}
 
 
 class EnvironmentBuilt(Event):
@@ -66,6 +73,13 @@ class CandidateValidated(Event):
         str, Meta(description="identity of the environment that the arms ran in")
     ]
     sandbox: Annotated[str, Meta(description="kind of sandbox; graded in the same kind")]
+    settings: Annotated[
+        str,
+        Meta(
+            description="digest of the settings that the repository was mined under; empty: "
+            "recorded before this was"
+        ),
+    ] = ""
     duration_ns: Nanoseconds
 
 

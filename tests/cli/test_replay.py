@@ -224,7 +224,9 @@ def test_an_imported_ledger_is_executed_and_not_written(ledger: Run, tmp_path: P
     [
         ("nonsense", 2, "write UNIT/ARM/AGENT/REPEAT"),
         ("R009-001/H000/M002/0", 1, "is not of this study"),
-        ("R001-001/H000/M002/5", 1, "has not finished"),
+        ("R001-001/H999/M002/0", 1, "is not of this study"),
+        ("R001-001/H000/M002/5", 1, "is not of this study"),
+        ("R001-001/H000/M002/0", 1, "has not finished"),
     ],
 )
 def test_a_cell_that_cannot_be_executed(
@@ -232,7 +234,7 @@ def test_a_cell_that_cannot_be_executed(
 ) -> None:
     ran = ledger("replay", "--execute", cell, "--study", running)
     assert ran.status == status
-    assert message in ran.err
+    assert message in ran.err and "`ledger status --cells`" in ran.err
     assert reexecutions(running) == []
 
 

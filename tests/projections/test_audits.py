@@ -45,7 +45,16 @@ from schemas.events.study import (
     StudyFrozen,
     TasksFrozen,
 )
-from tests.projections.tiny_study import CELLS, INSTANCE, TinyStudy, digest_of, graded, of_type
+from schemas.selection import selection_settings, settings_digest
+from tests.projections.tiny_study import (
+    CELLS,
+    INSTANCE,
+    STUDY_TOML,
+    TinyStudy,
+    digest_of,
+    graded,
+    of_type,
+)
 
 Facts = list[Fact]
 Edit = Callable[[TinyStudy, Facts], Facts]
@@ -151,6 +160,21 @@ def tasks(**fields: Any) -> Callable[[TinyStudy], Any]:
     return lambda study: study.put([msgspec.structs.replace(study.task(), **fields)])
 
 
+def mined_under(**rules: str) -> Edit:
+    """Mined and validated under the settings of the study, but for these rules."""
+
+    def edit(study: TinyStudy, facts: Facts) -> Facts:
+        declared = study.study
+        other = msgspec.structs.replace(
+            declared, tasks=msgspec.structs.replace(declared.tasks, **rules)
+        )
+        settings = selection_settings(other, declared.repositories[0])
+        mined = change(RepositoryMined, settings=settings)(study, facts)
+        return change(CandidateValidated, settings=settings_digest(settings))(study, mined)
+
+    return edit
+
+
 REJECTED = {"commit": "1" * 40, "verdict": "rejected", "criterion": "no_test_file"}
 CANDIDATES = [{"commit": c * 40, "verdict": "candidate", "criterion": ""} for c in "23"]
 VOIDED = CellVoided(cell=CELLS[0], reason="drift")
@@ -171,6 +195,20 @@ VIOLATIONS: list[tuple[str, Edit, str]] = [
     ("funnel", change(TasksFrozen, count=2), "2 tasks are counted, frozen were 1"),
     ("funnel", change(TasksFrozen, tasks=tasks(redactions=5)), "not its first 1 valid"),
     ("funnel", move(TasksFrozen, 0, TurnStarted), "tasks were frozen after a model was asked"),
+    ("funnel", copy(RepositoryMined, 0, StudyFrozen), "mined.v1 came after the study was frozen"),
+    ("funnel", copy(CandidateValidated, 0, StudyFrozen), "came after the study was frozen"),
+    ("funnel", change(CandidateValidated, settings=digest_of("x")), "under other settings than"),
+    ("funnel", mined_under(not_before="2020-01-01"), "tasks.not_before of R001 was"),
+    (
+        "funnel",
+        change(
+            StudyFrozen,
+            study=lambda study: study.put(
+                STUDY_TOML.replace("tasks = 1", "tasks = 2"), "application/toml"
+            ),
+        ),
+        "repositories.tasks of R001 was 1 and is 2",
+    ),
     (
         "funnel",
         both(

@@ -1,0 +1,72 @@
+"""What a study needs next, found from its ledger: the one place that gives hints."""
+
+import sys
+
+from actors.declarations import not_as_frozen, texts_digest
+from actors.loop import Context
+from ledger.sqlite_log import IMPORTED_MARK
+from projections.amendments import Amendments
+from projections.fold import fold
+from projections.tasks import MinedTasks
+from schemas.events.run import StudyCompleted
+from schemas.events.study import AnalysisCompleted, PlanPrepared, StudyFrozen, TasksFrozen
+from schemas.study import Study
+
+
+def next_step(context: Context, study: Study) -> str:
+    """A command in backquotes with what it is for, or what stands in its way."""
+    facts = list(context.log_facts())
+    last = {type(fact.event): fact.seq for fact in facts}
+    if StudyFrozen in last:
+        if StudyCompleted not in last:
+            return "`ledger run`"
+        return "`ledger report`" if AnalysisCompleted in last else '`ledger analyze --reason "…"`'
+    mined = fold(MinedTasks(context.artifacts.get), facts)
+    texts = texts_digest(context.directory, study)
+    if TasksFrozen in last and not mined.changed_since_frozen(study, texts):
+        planned = last.get(PlanPrepared, -1) > last[TasksFrozen]
+        return "`ledger freeze`" if planned else "`ledger plan`"
+    return _towards_tasks(study, mined, texts)
+
+
+def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
+    unfinished = False
+    for repository in study.repositories:
+        if repository.id not in mined.mined:
+            return f"`ledger tasks mine` ({repository.id} is not mined yet)"
+        if mined.changed_settings(study, repository, texts):
+            return f"`ledger tasks mine` (study.toml changed since {repository.id} was mined)"
+        valid = sum(verdict.valid for verdict in mined.validated[repository.id].values())
+        if valid >= repository.tasks:
+            continue
+        waiting = len(mined.waiting(repository.id))
+        if valid + waiting < repository.tasks:
+            return (
+                f"{repository.id} has {valid} valid tasks, {waiting} candidates that are not "
+                f"validated, and {repository.tasks} tasks are declared: declare fewer "
+                "(repositories.tasks), or look at what commits fail (`ledger tasks audit`) and at "
+                "the rules in study.toml, then `ledger tasks mine` again"
+            )
+        unfinished = True
+    return "`ledger tasks validate`" if unfinished else "`ledger tasks freeze`"
+
+
+def drift(context: Context) -> list[str]:
+    """Names of study.toml and documents that are not as frozen; none for an imported copy, which
+    has its own in the ledger."""
+    if context.directory.ledger.with_name(IMPORTED_MARK).exists():
+        return []
+    return not_as_frozen(context.directory, fold(Amendments(), context.log_facts()))
+
+
+def warn_of_drift(names: list[str]) -> None:
+    """One line on standard error, where something differs."""
+    if names:
+        print(f"ledger: {drift_line(names)}", file=sys.stderr)
+
+
+def drift_line(names: list[str]) -> str:
+    return (
+        f"{', '.join(names)}: not as frozen. Put it back, or record the change: "
+        '`ledger amend --reason "…"`'
+    )

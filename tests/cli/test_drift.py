@@ -1,0 +1,64 @@
+"""What is not as frozen is said by every command that tells of the study; amending is for a study
+that nobody works on."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger.study_directory import StudyDirectory
+from tests.cli.conftest import Run, facts_of
+from tests.projections.tiny_study import STUDY_TOML
+
+LINE = "not as frozen. Put it back, or record the change: `ledger amend"
+
+
+def edit(study: Path) -> None:
+    (study / "study.toml").write_text("this is no TOML any more")
+
+
+def edit_document(study: Path) -> None:
+    (study / "protocol.md").write_text("Another protocol.\n")
+
+
+def test_a_study_as_it_was_frozen_says_nothing(ledger: Run, running: Path) -> None:
+    ran = ledger("status", "--study", running)
+    assert ran.status == 0 and "not as frozen" not in ran.out + ran.err
+    assert ledger("status", "--json", "--study", running).json["not_as_frozen"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [(edit, "study.toml"), (edit_document, "documents/protocol.md")],
+)
+def test_the_status_tells_of_an_edit(
+    ledger: Run, running: Path, change: Callable[[Path], None], name: str
+) -> None:
+    change(running)
+    ran = ledger("status", "--study", running)
+    assert ran.status == 0
+    assert [line for line in ran.out.splitlines() if LINE in line and name in line]
+    assert ledger("status", "--json", "--study", running).json["not_as_frozen"] == [name]
+
+
+def test_a_file_that_is_gone_is_an_edit(ledger: Run, running: Path) -> None:
+    (running / "protocol.md").unlink()
+    found = ledger("status", "--json", "--study", running).json["not_as_frozen"]
+    assert found == ["documents/protocol.md"]
+
+
+def test_an_imported_copy_has_no_files_beside_it(ledger: Run, running: Path) -> None:
+    (running / "var" / "imported").touch()
+    (running / "study.toml").unlink()
+    assert ledger("status", "--json", "--study", running).json["not_as_frozen"] == []
+
+
+def test_a_worker_that_is_left_keeps_its_study_as_it_is(ledger: Run, running: Path) -> None:
+    edited = STUDY_TOML.replace("A study for tests", "Another title")
+    (running / "study.toml").write_text(edited)
+    before = len(facts_of(running))
+    with StudyDirectory(running).shared("workers"):
+        ran = ledger("amend", "--reason", "a title", "--study", running)
+        assert ran.status == 1 and "a worker is still at work" in ran.err
+        assert len(facts_of(running)) == before
+    assert ledger("amend", "--reason", "a title", "--study", running).status == 0
