@@ -39,7 +39,7 @@ def check_declared(directory: StudyDirectory, study: Study, *, contrasts: bool =
             "study without one says `preregistered = false`, and whatever it finds is exploratory"
         )
     if problems:
-        raise Usage("\n  ".join([f"{directory.toml} cannot be used as it is:", *problems]))
+        raise Usage(f"{directory.toml}: {'; '.join(problems)}")
 
 
 def has_primary(study: Study) -> bool:

@@ -301,7 +301,7 @@ STUDY_FILES: dict[str, tuple[Callable[[str], str], tuple[str, ...]]] = {
     "NUL": (followed_by("\0"), ("not valid TOML", "line")),
     "nested without end": (lambda t: f"x = {DEEP}\n{t}", ("not valid TOML",)),
     "byte order mark": (lambda t: "\ufeff" + t, ("byte order mark",)),
-    "empty": (lambda t: "", ("`format` is missing",)),
+    "empty": (lambda t: "", ("`kind` is missing",)),
     "too large": (
         lambda t: t + "#" * TEN_MEGABYTES,
         (f"at most {MAX_STUDY_BYTES}", "documents"),
@@ -397,6 +397,7 @@ def study_of(folder: Path, url: str | Path, head: str, config: Path) -> Path:
         text = text.replace(old, new)
     folder.mkdir()
     (folder / "study.toml").write_text(text, encoding="utf-8")
+    (folder / "protocol.md").write_text("The protocol.\n", encoding="utf-8")
     create_ledger(StudyDirectory(folder))
     return folder
 
