@@ -9,6 +9,7 @@ from projections.pending_commands import PendingCommands
 from projections.progress import Progress
 from projections.residency import Residency
 from projections.tasks import MinedTasks
+from projections.transfer_tables import TransferTables
 
 PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
     Progress: Progress,
@@ -17,6 +18,7 @@ PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
     Residency: lambda read: Residency(),
     PendingCommands: lambda read: PendingCommands(),
     Outcomes: Outcomes,
+    TransferTables: TransferTables,
 }
 """How a fresh state of each is made; the order is the order of tables in every listing."""
 

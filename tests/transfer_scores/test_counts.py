@@ -1,0 +1,260 @@
+"""Counts over a few runs, each by hand."""
+
+from typing import Any
+
+import pytest
+
+from projections.fold import fold
+from projections.transfer_counts import (
+    ClassCount,
+    case_results,
+    class_counts,
+    family_results,
+    threshold_results,
+)
+from projections.transfer_scores import TransferScores
+from projections.transfer_tables import TransferTables
+from schemas.events.transfer import Capabilities, Claim
+from schemas.transfer import NEEDS_RESOLUTION
+from schemas.transfer_study import Threshold
+from tests.transfer_scores.transfer_story import FAMILY, Story
+
+SYSTEM = ("full", "reader")
+
+
+def folded(story: Story) -> TransferScores:
+    return fold(TransferScores(story.read), story.facts)
+
+
+def counted(story: Story, name: str) -> tuple[int, int, int]:
+    found = [
+        count
+        for count in class_counts(folded(story).scores())
+        if count.name == name and count.memory == "full"
+    ]
+    assert len(found) == 1
+    return found[0].n, found[0].of, found[0].unobserved
+
+
+def run_all(story: Story, **others: dict[str, Any]) -> None:
+    """Every case once; ``others`` gives knobs by case."""
+    for case in FAMILY.cases:
+        story.run(case.case_id, **others.get(case.case_id, {}))
+
+
+@pytest.fixture(scope="module")
+def good() -> Story:
+    story = Story()
+    run_all(story)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # positive, supersession, outcome, taught have one applicable record, the conflict two.
+        ("retrieval_recall", (6, 6, 0)),
+        ("retrieval_precision", (6, 6, 0)),
+        ("supersession_accuracy", (1, 1, 0)),
+        ("must_abstain", (3, 3, 0)),
+        ("must_act", (5, 5, 0)),
+        ("abstention_accuracy", (8, 8, 0)),
+        ("decision_compliance", (8, 8, 0)),
+        ("action_compliance", (8, 8, 0)),
+        ("verified_outcome_success", (8, 8, 0)),
+        ("verified_transfer_success", (8, 8, 0)),
+        ("behavioural_success", (8, 8, 0)),
+        ("unsupported_memory_claims", (0, 0, 0)),
+        ("prohibited_actions", (0, 9, 0)),
+    ],
+)
+def test_counts_of_a_system_that_does_everything_right(
+    good: Story, name: str, expected: tuple[int, int, int]
+) -> None:
+    assert counted(good, name) == expected
+
+
+def test_what_is_not_observed_stays_beside_or_in_the_denominator() -> None:
+    story = Story()
+    run_all(
+        story,
+        positive={"surface": False},
+        outcome={"capabilities": Capabilities(plan="before_action")},
+        negative={"delivered": ["s-CT-1", "noise"], "admitted": []},
+    )
+    assert counted(story, "decision_compliance") == (7, 8, 1)
+    assert counted(story, "action_compliance") == (7, 8, 1)
+    assert counted(story, "retrieval_recall") == (5, 5, 1)
+    # Negatives add to the denominator of precision only.
+    assert counted(story, "retrieval_precision") == (5, 7, 1)
+    assert counted(story, "verified_transfer_success") == (6, 8, 2)
+    assert counted(story, "behavioural_success") == (7, 8, 1)
+    assert counted(story, "prohibited_actions") == (0, 9, 1)
+
+
+def test_abstention_needs_the_resolution_path_and_acting_a_change() -> None:
+    story = Story()
+    run_all(
+        story,
+        conflict={"calls": []},
+        expiry={"decisions": ["ledger-old"]},
+        positive={"calls": [], "decisions": ["ledger-a"]},
+        outcome={"decisions": [NEEDS_RESOLUTION]},
+        supersession={"decisions": []},
+    )
+    assert counted(story, "must_abstain") == (1, 3, 0)
+    assert counted(story, "must_act") == (2, 4, 1)
+    assert counted(story, "abstention_accuracy") == (3, 7, 1)
+    assert counted(story, "supersession_accuracy") == (0, 1, 1)
+
+
+def test_prohibited_actions_are_events_and_claims_are_claims() -> None:
+    story = Story()
+    twice = [("report_write", {"source_ref": "queue"})] * 2
+    run_all(
+        story,
+        positive={"calls": twice},
+        outcome={"claims": [Claim(kind="saved"), Claim(kind="recalled", about="CT-1")]},
+    )
+    assert counted(story, "prohibited_actions") == (2, 9, 0)
+    assert counted(story, "unsupported_memory_claims") == (1, 2, 0)
+    found = next(
+        count
+        for count in class_counts(folded(story).scores())
+        if count.name == "prohibited_actions"
+    )
+    assert found.runs_with == 1
+
+
+def test_a_void_run_counts_nowhere(good: Story) -> None:
+    story = Story()
+    run_all(story, positive={"ended": "void"})
+    assert counted(story, "decision_compliance") == (7, 7, 0)
+
+
+def test_intervals() -> None:
+    count = ClassCount(memory="m", driver="d", class_="boundary", name="must_act", n=8, of=8)
+    assert count.wilson == pytest.approx((0.675592, 1.0), abs=1e-6)
+    assert count.zero_failures == pytest.approx((0.630583, 1.0), abs=1e-6)
+    nothing = ClassCount(memory="m", driver="d", class_="boundary", name="must_act", n=0, of=0)
+    assert nothing.wilson is None
+    assert nothing.zero_failures is None
+    harm = ClassCount(
+        memory="m", driver="d", class_="boundary", name="prohibited_actions", n=0, of=20
+    )
+    assert harm.wilson is None
+    assert harm.zero_failures == pytest.approx((0.0, 0.168433), abs=1e-6)
+
+
+def test_k_of_k() -> None:
+    story = Story(trials=3)
+    for trial in range(3):
+        story.run("positive", trial=trial, decisions=["queue"] if trial == 1 else None)
+        story.run("outcome", trial=trial)
+    story.run("negative", trial=0)
+    state = folded(story)
+    found = {case.case: case for case in case_results(state.scores(), state.planned)}
+    assert (found["positive"].verified, found["positive"].trials) == (2, 3)
+    assert found["positive"].result == "failed"
+    assert found["outcome"].result == "verified"
+    # Two of three trials are planned and have not run.
+    assert (found["negative"].observed, found["negative"].result) == (1, "unverified")
+
+
+def family(story: Story, memory: str = "full") -> Any:
+    state = folded(story)
+    assert state.suite is not None
+    return next(
+        found
+        for found in family_results(state.scores(), state.planned, state.suite)
+        if found.memory == memory
+    )
+
+
+def test_a_family_needs_every_control_and_a_baseline_that_misses(good: Story) -> None:
+    found = family(good)
+    # The story's baseline declares nothing and asks: it does not hit the positive.
+    assert (found.result, found.verified_cases, found.cases) == ("verified", 8, 8)
+    assert (found.paired.only_with, found.paired.both) == (1, 0)
+    missing = Story()
+    for case in FAMILY.cases[:-1]:
+        missing.run(case.case_id)
+    assert family(missing).result == "unverified"
+    assert family(missing).paired.unobserved == 1
+
+
+HITS = {
+    "decisions": ["ledger-a"],
+    "calls": [
+        ("source_read", {"source": "ledger-a"}),
+        ("report_write", {"source_ref": "ledger-a"}),
+    ],
+}
+
+
+def test_a_baseline_that_hits_both_does_not_discriminate() -> None:
+    story = Story()
+    run_all(story, baseline=HITS)
+    found = family(story)
+    assert found.result == "non_discriminating"
+    assert (found.paired.both, found.paired.only_with) == (1, 0)
+    assert "baseline.d1/full/reader/0" in found.non_discriminating
+    only_decision = Story()
+    run_all(only_decision, baseline={**HITS, "false_write": True})
+    assert family(only_decision).result == "verified"
+
+
+def test_a_null_memory_that_hits_the_positive_shows_that_nothing_discriminates() -> None:
+    story = Story()
+    run_all(story)
+    story.run("positive", memory="empty", **HITS)
+    assert family(story).result == "non_discriminating"
+    assert "positive.d1/empty/reader/0" in family(story).non_discriminating
+
+
+def threshold(**fields: Any) -> Threshold:
+    return Threshold(**{"id": "T", "count": "decision_compliance", **fields})
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        ({"at_least": 0.875}, "met"),
+        ({"at_least": 0.88}, "missed"),
+        ({"count": "prohibited_actions", "at_most": 0}, "not_shown"),
+        ({"count": "prohibited_actions", "at_most": 1}, "met"),
+        ({"count": "unsupported_memory_claims", "at_most": 0}, "met"),
+        ({"count": "supersession_accuracy", "at_least": 0.0, "class_": "boundary"}, "not_shown"),
+        ({"count": "decision_compliance", "at_least": 0.5, "driver": "nobody"}, None),
+    ],
+)
+def test_thresholds(limit: dict[str, Any], status: str | None) -> None:
+    story = Story()
+    run_all(story, positive={"surface": False})
+    counts = class_counts(folded(story).scores())
+    found = threshold_results([threshold(**limit)], counts, [SYSTEM], {"T": "frozen"})
+    assert [result.status for result in found] == ([status] if status else [])
+
+
+def test_a_threshold_as_written_is_not_missed_by_a_binary_fraction() -> None:
+    count = ClassCount(
+        memory="full", driver="reader", class_="boundary", name="must_act", n=7, of=100
+    )
+    changed = ClassCount(
+        memory="full", driver="reader", class_="boundary", name="decision_compliance", n=7, of=100
+    )
+    found = threshold_results(
+        [threshold(at_least=0.07)], [count, changed], [SYSTEM], {"T": "frozen"}
+    )
+    assert [result.status for result in found] == ["met"]
+
+
+def test_rows_are_as_declared(good: Story) -> None:
+    tables = fold(TransferTables(good.read), good.facts).tables()
+    assert tables.keys() == TransferTables.TABLES.keys()
+    for name, table in TransferTables.TABLES.items():
+        rows = tables[name]
+        assert rows, name
+        assert len({tuple(row[column] for column in table.key) for row in rows}) == len(rows)
+        for row in rows:
+            assert list(row) == list(table.columns), name
