@@ -40,6 +40,7 @@ from schemas.events.transfer import (
 )
 from schemas.identifiers import parse_cell_id
 from schemas.plan import Plan
+from schemas.rendering import is_intact, normalised
 from schemas.study_file import parse_study
 from schemas.transfer import (
     NEEDS_RESOLUTION,
@@ -239,11 +240,6 @@ def read_items(content: bytes) -> list[StoreItem] | None:
     return items
 
 
-def normalised(text: str) -> str:
-    """White space does not count when a record is looked for in a store."""
-    return " ".join(text.split())
-
-
 class Reading:
     """One run's evidence, read: what the stages ask for. Artifacts are read once."""
 
@@ -312,7 +308,7 @@ class Reading:
         or the words it was taught in where it was not."""
         rendering = self.renderings.get(correction_id)
         if rendering is not None:
-            return normalised(rendering) in normalised(text)
+            return is_intact(rendering, text)
         return self.mentions(correction_id, text)
 
     def mentions(self, correction_id: str, text: str) -> bool:
