@@ -109,7 +109,7 @@ def run(given: SessionInput) -> Steps:
             if action is None:
                 malformed += 1
                 if malformed == MALFORMED_IN_A_ROW:
-                    finish = Finish(answer.content)
+                    finish = Finish(answer.content, ended="malformed")
                     break
                 messages.append(Message("user", NOT_AN_ACTION))
                 continue

@@ -8,6 +8,7 @@ generator that yields an :data:`Effect` and is sent what came of it:
     Remember    Kept         (the memory's own acknowledgement)
     CallTool    ToolShown    (the fixture's answer, which may be untrue)
     AskModel    ModelAnswer  (one turn of a model)
+    Report…     Noted        (what a system says of itself; only one with its own driver does)
     Finish      nothing: the session ends, the generator is closed
 
 A driver knows what an agent knows: prompt, session, tools by name, description and parameters, what
@@ -49,6 +50,15 @@ class SessionInput:
     max_turns: int = 12
 
 
+@dataclass(frozen=True)
+class DeliveredText:
+    """One thing that the memory delivered. ``admitted``: let through to the decision."""
+
+    id: str
+    text: str
+    admitted: bool = True
+
+
 # --- effects --------------------------------------------------------------------------------------
 
 
@@ -87,21 +97,31 @@ class Finish:
 
     text: str
     claims: tuple[Claimed, ...] = ()
-
-
-Effect = Recall | Remember | CallTool | AskModel | Finish
-
-
-# --- what comes back ------------------------------------------------------------------------------
+    ended: Literal["completed", "malformed"] = "completed"
+    """`malformed`: it spoke, and not in the form that was agreed."""
 
 
 @dataclass(frozen=True)
-class DeliveredText:
-    """One thing that the memory delivered. ``admitted``: let through to the decision."""
+class ReportRetrieval:
+    """A system that brings its own driver says what its memory delivered: its own word."""
 
-    id: str
-    text: str
-    admitted: bool = True
+    query: str
+    items: tuple[DeliveredText, ...]
+    admitted_shown: bool = False
+
+
+@dataclass(frozen=True)
+class ReportPlan:
+    """A system that brings its own driver says what it decides: its own word."""
+
+    option: str
+    basis: tuple[str, ...] = ()
+
+
+Effect = Recall | Remember | CallTool | AskModel | Finish | ReportRetrieval | ReportPlan
+
+
+# --- what comes back ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -154,7 +174,12 @@ class ModelAnswer:
     """What kept the model from answering; empty: it answered."""
 
 
-Result = Remembered | Kept | ToolShown | ModelAnswer
+@dataclass(frozen=True)
+class Noted:
+    """A report was recorded."""
+
+
+Result = Remembered | Kept | ToolShown | ModelAnswer | Noted
 Steps = Generator[Effect, Result, None]
 """What a driver's ``run`` returns."""
 

@@ -119,6 +119,16 @@ class RetrievedItem(Value):
     digest: Annotated[Digest, Meta(description="SHA-256 of its text")]
 
 
+class MemoryNotice(Value):
+    """What a memory says of records beside delivering them."""
+
+    kind: Annotated[
+        Literal["conflict", "lapsed", "not_yet_valid"],
+        Meta(description="they disagree and none replaces the other; or hold at another time only"),
+    ]
+    records: Annotated[tuple[str, ...], Meta(description="the records, as the memory names them")]
+
+
 class MemoryRetrieved(Event):
     """Something was delivered from the memory to the driver."""
 
@@ -131,6 +141,9 @@ class MemoryRetrieved(Event):
         tuple[str, ...] | None,
         Meta(description="store ids that were let through to the decision; null: not shown"),
     ] = None
+    notices: Annotated[
+        tuple[MemoryNotice, ...], Meta(description="what was said of records with the delivery")
+    ] = ()
     grade: Grade
     content: Annotated[ArtifactRef, Meta(description="JSON of what was delivered")]
 
