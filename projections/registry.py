@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from projections.amendments import Amendments
+from projections.corrections import Corrections
 from projections.fold import Projection, ReadArtifact, Table
 from projections.outcomes import Outcomes
 from projections.pending_commands import PendingCommands
@@ -15,6 +16,7 @@ PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
     Progress: Progress,
     MinedTasks: MinedTasks,
     Amendments: lambda read: Amendments(),
+    Corrections: lambda read: Corrections(),
     Residency: lambda read: Residency(),
     PendingCommands: lambda read: PendingCommands(),
     Outcomes: Outcomes,

@@ -80,3 +80,7 @@ def task_stream(task: str) -> str:
 
 def server_stream(server: str) -> str:
     return f"server/{server}"
+
+
+def correction_stream(correction_id: str) -> str:
+    return f"correction/{correction_id}"

@@ -290,6 +290,13 @@ class Family(Value):
     ] = {}
     fixture: Fixture
     cases: Annotated[tuple[Case, ...], Meta(min_length=1)]
+    conditions: Annotated[
+        dict[Identifier, Words],
+        Meta(
+            description="by record with `persistence_allowed: conditional`: the condition under "
+            "which the freeze approves it, where the ledger does not know the record"
+        ),
+    ] = {}
     waivers: tuple[Waiver, ...] = ()
 
     def case(self, case_id: str) -> Case:

@@ -144,6 +144,7 @@ class HalfFormalFamily(Value):
     slots: dict[str, tuple[Name, ...]] | None = None
     fixture: HalfFormalFixture
     cases: Annotated[tuple[HalfFormalCase, ...], Meta(min_length=1)]
+    conditions: dict[Identifier, Words] = {}
     waivers: tuple[Waiver, ...] = ()
 
 
@@ -224,6 +225,7 @@ def convert(document: Document) -> tuple[Family, tuple[str, ...]]:
         slots=slots,
         fixture=Fixture(state=state, tools=tuple(tools.values()), surfaces=surfaces),
         cases=tuple(converted),
+        conditions=source.conditions,
         waivers=source.waivers,
     )
     return family, tuple(said)
