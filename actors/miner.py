@@ -112,7 +112,7 @@ class Miner:
                 f"repository {repository.id} or the miner changed since it was mined: "
                 "`ledger tasks mine` again"
             )
-        probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox or study.simulated)
+        probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox)
         work.commit([NewEvent(stream, probed)])
         settings = settings_digest(mined_event.settings)
         bench = _Bench(work, study, repository, sandbox_of(probed, work.scratch), settings)

@@ -310,7 +310,7 @@ def start_run(work: Work) -> Done:
             f"not as frozen: {names}. Put it back, or record the change with "
             '`ledger amend --reason "…"`'
         )
-    probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox or study.simulated)
+    probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox)
     commit, dirty = checkout()
     libraries = {
         name: version

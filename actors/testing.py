@@ -42,7 +42,8 @@ def changes_of(overlay: Overlay, artifacts: Artifacts) -> Changes:
 def accepted_sandbox(report: SandboxReport, allow_unsafe: bool) -> SandboxProbed:
     """The event that says what contains test runs here.
 
-    Raises PreflightMismatch where nothing does and nobody accepted that.
+    Raises PreflightMismatch where nothing does and nobody accepted that. A rehearsal is no reason:
+    its agents are simulated, the repository and its tests may be anybody's.
     """
     if report.kind == "none" and not allow_unsafe:
         raise PreflightMismatch(
