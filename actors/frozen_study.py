@@ -15,7 +15,13 @@ import msgspec
 
 from actors.loop import Context
 from actors.mining.recipes import Classifier, classifier
-from actors.workspaces import SnapshotFile, import_pack, make_template, read_snapshot
+from actors.workspaces import (
+    SnapshotFile,
+    check_store,
+    import_pack,
+    make_template,
+    read_snapshot,
+)
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused
 from projections.fold import fold
@@ -82,6 +88,7 @@ class FrozenStudy:
             if isinstance(fact.event, TasksFrozen):
                 self._packs = fact.event.packs
         self._base_trees: OrderedDict[str, BaseTree] = OrderedDict()
+        self._checked_stores: set[Path] = set()
 
     def treatment(self, arm: str) -> TreatmentIdentity:
         """Raises Refused for an arm that was not frozen."""
@@ -92,7 +99,7 @@ class FrozenStudy:
 
     def base_store(self, repository: str) -> Path:
         """The bare object store with the repository's base trees; made from the frozen pack when
-        it is not there yet."""
+        it is not there yet. Every worker checks it once: its name proves nothing."""
         pack = self._packs.get(repository)
         if pack is None:
             raise Refused(f"no base trees of repository {repository} were frozen")
@@ -103,6 +110,9 @@ class FrozenStudy:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not store.exists():
                 import_pack(self._context.artifacts.get(pack), store)
+            elif store not in self._checked_stores:
+                check_store(store)
+            self._checked_stores.add(store)
         return store
 
     def template(self, task: Task) -> Path:

@@ -13,17 +13,20 @@ import shutil
 import stat
 import tempfile
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from actors.git import Git, GitError
 from actors.sandbox.run import remove_tree
-from ledger.errors import Unfinished
+from ledger.errors import Integrity, Unfinished
 from schemas.overlay import Changes
 
 _TEMPLATE_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = {bare}\n"
+_TEMPLATE_STAT_CONFIG = "\tcheckStat = minimal\n\ttrustctime = false\n"
+"""A work tree's files are copied with their times; inode and ctime of a copy are its own."""
+_HEAD = "ref: refs/heads/base\n"
 _RAW_ATTRIBUTES = "* -text !eol -ident -filter -working-tree-encoding !diff !merge\n"
 """For .git/info/attributes, the strongest place: blobs are files, byte for byte."""
 _ROOT_COMMIT = {
@@ -125,6 +128,39 @@ def import_pack(pack: bytes, directory: Path) -> Path:
     return directory
 
 
+def check_store(directory: Path) -> None:
+    """Raises Integrity for a store whose objects are not what their ids say, or not all its own."""
+    if fault := _fault_of_store(directory):
+        raise _altered(directory, fault)
+
+
+def _fault_of_store(directory: Path, loose: Collection[str] = ()) -> str:
+    """What is wrong with an object store that was made from one pack; empty where nothing is.
+
+    Every packed object's id is computed again. ``loose`` objects may lie beside the pack; their
+    contents are the caller's to compare.
+    """
+    objects = directory / "objects"
+    packs = sorted(path.name for path in (objects / "pack").glob("*.idx"))
+    try:
+        # Not fsck: it also judges form, and old trees of honest repositories fail that.
+        for pack in packs:
+            Git(directory).run("verify-pack", f"{objects.absolute()}/pack/{pack}")
+    except GitError as error:
+        return " ".join(str(error).split())
+    found = {path.parent.name + path.name for path in objects.glob("[0-9a-f][0-9a-f]/*")}
+    borrowed = [path.name for path in (objects / "info").glob("*alternates")]
+    added = [*sorted(found - set(loose))[:3], *borrowed]
+    return f"in objects: {', '.join(added)}" if added else "" if packs else "its pack is gone"
+
+
+def _altered(place: Path, what: str) -> Integrity:
+    return Integrity(
+        f"{place} is not as it was made: {what}. Keep a copy if you want to know why, then remove "
+        "it: it is made again from what is frozen"
+    )
+
+
 def _new_repository(git_dir: Path, *, bare: bool) -> None:
     """What git needs of a repository, written by hand: no template, hook or default of the host."""
     try:
@@ -133,7 +169,7 @@ def _new_repository(git_dir: Path, *, bare: bool) -> None:
         raise WorkspaceError(f"{git_dir} exists already") from None
     for name in ("objects/pack", "objects/info", "refs/heads", "info"):
         (git_dir / name).mkdir(parents=True)
-    (git_dir / "HEAD").write_text("ref: refs/heads/base\n")
+    (git_dir / "HEAD").write_text(_HEAD)
     (git_dir / "config").write_text(_TEMPLATE_CONFIG.format(bare=str(bare).lower()))
     (git_dir / "info" / "attributes").write_text(_RAW_ATTRIBUTES)
 
@@ -147,9 +183,15 @@ def make_template(source_git: Path, tree: str, root: Path) -> Path:
     A fresh repository whose only commit is a root commit of fixed author and date. Checked before
     it is put in place: the written tree id, every file against its blob, and that the store holds
     exactly the tree's objects and that commit. Raises WorkspaceError where one of these differs.
+
+    A name proves nothing about what lies there now: a template that is there already is compared
+    with ``source_git`` once in the life of a process. Raises Integrity where it differs.
     """
     place = root / tree
     if place.exists():
+        if place not in _FOUND_GOOD:
+            _check_template(place, tree, read_snapshot(source_git, tree))
+            _FOUND_GOOD.add(place)
         return place
     root.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{tree[:12]}-", dir=root))
@@ -157,9 +199,8 @@ def make_template(source_git: Path, tree: str, root: Path) -> Path:
     try:
         git_dir = building / ".git"
         _new_repository(git_dir, bare=False)
-        # A work tree's files are copied with their times; inode and ctime of a copy are its own.
         with open(git_dir / "config", "a") as config:
-            config.write("\tcheckStat = minimal\n\ttrustctime = false\n")
+            config.write(_TEMPLATE_STAT_CONFIG)
         git = Git(building, _ROOT_COMMIT)
         git.run("index-pack", "--stdin", stdin=export_pack(source_git, tree))
         git.run("read-tree", tree)
@@ -180,7 +221,56 @@ def make_template(source_git: Path, tree: str, root: Path) -> Path:
     except BaseException:
         remove_tree(building)
         raise
+    _FOUND_GOOD.add(place)
     return place
+
+
+_FOUND_GOOD: set[Path] = set()
+"""Templates that this process has made or compared."""
+
+
+def _check_template(place: Path, tree: str, snapshot: Sequence[SnapshotFile]) -> None:
+    """Files against their blobs; configuration, references and objects against what we write."""
+    git_dir = place / ".git"
+    config = _TEMPLATE_CONFIG.format(bare="false") + _TEMPLATE_STAT_CONFIG
+    expected = {
+        "HEAD": _HEAD,
+        "config": config,
+        "info/attributes": _RAW_ATTRIBUTES,
+        "refs/heads/base": f"{_commit_id(_root_commit(tree))}\n",
+    }
+    try:
+        # Before git is run in it: a configuration can name programs.
+        for name, content in expected.items():
+            if (git_dir / name).read_bytes() != content.encode():
+                raise WorkspaceError(f".git/{name} is another")
+        references = {path.name for path in (git_dir / "refs").rglob("*") if not path.is_dir()}
+        if references != {"base"} or (git_dir / "packed-refs").exists():
+            raise WorkspaceError("it has more references than its one commit")
+        commit = _root_commit(tree)
+        if fault := _fault_of_store(git_dir, [_commit_id(commit)]):
+            raise WorkspaceError(fault)
+        if Git(place).run("cat-file", "commit", _commit_id(commit)) != commit:
+            raise WorkspaceError("its commit is another")
+        _check_files(place, snapshot)
+        _check_objects(Git(place), tree, _commit_id(commit))
+        if Git(place).text("write-tree") != tree:
+            raise WorkspaceError("its index gives another tree")
+    except OSError as error:
+        raise _altered(place, f"{error.filename}: {error.strerror}") from None
+    except Unfinished as error:
+        raise _altered(place, str(error)) from None
+
+
+def _root_commit(tree: str) -> bytes:
+    """The commit that ``_ROOT_COMMIT`` makes of a tree."""
+    who = "base <base@invalid> 946684800 +0000"
+    return f"tree {tree}\nauthor {who}\ncommitter {who}\n\nbase\n".encode()
+
+
+def _commit_id(content: bytes) -> str:
+    header = b"commit %d\0" % len(content)
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
 
 
 def _check_files(directory: Path, snapshot: Sequence[SnapshotFile]) -> None:

@@ -13,6 +13,7 @@ from actors.workspaces import (
     UnsafePath,
     WorkspaceError,
     blob_id,
+    check_store,
     copy_workspace,
     export_pack,
     gold_only_lines,
@@ -23,6 +24,7 @@ from actors.workspaces import (
     read_snapshot,
     unsafe_reason,
 )
+from ledger.errors import Integrity
 from schemas.overlay import Changes
 
 MakeChanges = Callable[..., Changes]
@@ -110,6 +112,86 @@ def test_template_is_byte_exact_and_knows_one_root_commit(
     assert make_template(repository.directory, base, tmp_path / "templates") == template
     again = make_template(repository.directory, base, tmp_path / "elsewhere")
     assert Git(again).text("rev-parse", "HEAD") == git.text("rev-parse", "HEAD")
+
+
+def damage_file(template: Path) -> None:
+    (template / "tool.py").write_bytes(b"import os\n")
+
+
+def add_a_file(template: Path) -> None:
+    (template / "conftest.py").write_bytes(b"")
+
+
+def change_a_mode(template: Path) -> None:
+    os.chmod(template / "tool.py", 0o755)
+
+
+def name_a_program(template: Path) -> None:
+    with open(template / ".git" / "config", "a") as config:
+        config.write("\tfsmonitor = /bin/false\n")
+
+
+def add_an_object(template: Path) -> None:
+    Git(template).run("hash-object", "-w", "--stdin", stdin=b"gold")
+
+
+def add_a_reference(template: Path) -> None:
+    (template / ".git" / "refs" / "heads" / "gold").write_text("0" * 40 + "\n")
+
+
+def borrow(template: Path) -> None:
+    (template / ".git" / "objects" / "info" / "alternates").write_text("/elsewhere\n")
+
+
+def damage_the_pack(template: Path) -> None:
+    (pack,) = (template / ".git" / "objects" / "pack").glob("*.pack")
+    os.chmod(pack, 0o644)
+    content = bytearray(pack.read_bytes())
+    content[len(content) // 2] ^= 1
+    pack.write_bytes(content)
+
+
+def stage_another_tree(template: Path) -> None:
+    Git(template).run("update-index", "--force-remove", "tool.py")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_file, add_a_file, change_a_mode, name_a_program, add_an_object, add_a_reference,
+        borrow, damage_the_pack, stage_another_tree,
+    ],
+)  # fmt: skip
+def test_a_template_that_is_there_already_is_compared(
+    repository: Repository,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Callable[[Path], None],
+) -> None:
+    tree = repository.tree({**FILES, "tool.py": b"print(1)\n"})
+    template = make_template(repository.directory, tree, tmp_path / "t")
+    monkeypatch.setattr("actors.workspaces._FOUND_GOOD", set())  # another process
+    assert make_template(repository.directory, tree, tmp_path / "t") == template
+    damage(template)
+    assert make_template(repository.directory, tree, tmp_path / "t") == template, "compared once"
+    monkeypatch.setattr("actors.workspaces._FOUND_GOOD", set())
+    with pytest.raises(Integrity, match="is not as it was made.*remove it: it is made again"):
+        make_template(repository.directory, tree, tmp_path / "t")
+
+
+def test_a_store_is_compared_with_its_ids(repository: Repository, tmp_path: Path) -> None:
+    pack = export_pack(repository.directory, repository.tree(FILES))
+    store = import_pack(pack, tmp_path / "store.git")
+    check_store(store)
+    Git(store).run("hash-object", "-w", "--stdin", stdin=b"gold")
+    with pytest.raises(Integrity, match="in objects"):
+        check_store(store)
+    other = import_pack(pack, tmp_path / "other.git")
+    (content,) = (other / "objects" / "pack").glob("*.pack")
+    os.chmod(content, 0o644)
+    content.write_bytes(content.read_bytes()[:-30] + bytes(30))
+    with pytest.raises(Integrity, match="is not as it was made"):
+        check_store(other)
 
 
 def test_template_of_a_tree_that_is_not_there_leaves_nothing(
