@@ -251,7 +251,7 @@ class _Bench:
         begun = time.monotonic_ns()
         source = directory.repository_path(self.repository.url)
         inputs = self._environment_inputs(source, candidate)
-        environment = build_environment(directory.environments, inputs)
+        environment = build_environment(directory.environments, inputs, self.sandbox.cancelled)
         if isinstance(environment, BuildFailed):
             verdict = Validation(
                 valid=False,

@@ -6,6 +6,7 @@ sandbox and the same environment.
 
 import shutil
 import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,14 +74,18 @@ def sandbox_of(probed: SandboxProbed, scratch: Path) -> Sandbox:
     return open_sandbox(kind, scratch, unsafe=probed.accepted_unsafe)
 
 
-def build_environment(root: Path, inputs: EnvironmentInputs) -> Environment | BuildFailed:
-    """The environment of these inputs, built if it is not there yet."""
+def build_environment(
+    root: Path, inputs: EnvironmentInputs, cancelled: threading.Event | None = None
+) -> Environment | BuildFailed:
+    """The environment of these inputs, built if it is not there yet; ``cancelled`` as in
+    ``prepare``."""
     return prepare(
         root,
         {path: content.encode() for path, content in inputs.requirements.items()},
         python=inputs.python,
         fallbacks=inputs.fallbacks,
         head_requirements={p: content.encode() for p, content in inputs.head_requirements.items()},
+        cancelled=cancelled,
     )
 
 
@@ -163,7 +168,7 @@ def run_tests(
         )
         killed = run.verdict == "infrastructure" and run.signal == signal.SIGKILL
         killed = killed and not run.disk_exceeded
-        if not (not_made(run) or killed):
+        if sandbox.cancelled.is_set() or not (not_made(run) or killed):
             break
     require_room(scratch, min_free_bytes)
     return run

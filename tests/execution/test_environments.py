@@ -1,15 +1,26 @@
 """Environments are built once, hold no more than they say, and fail as a value."""
 
 import importlib.metadata
+import io
 import os
+import shutil
 import subprocess
+import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from actors.environments import BuildFailed, Environment, lift_pin, prepare
+from actors.environments import (
+    BuildFailed,
+    Environment,
+    _requirement_lines,
+    lift_pin,
+    prepare,
+)
 from actors.sandbox import layout
+from ledger.errors import Integrity, Unfinished
 
 VERSION = ".".join(layout.launcher_interpreter().version.split(".")[:2])
 
@@ -138,3 +149,140 @@ def test_lift_pin(line: bytes, lifted: bytes) -> None:
 
 def test_lift_pin_reads_names_as_pip_does() -> None:
     assert lift_pin(b"ruamel.yaml==1\n", "ruamel_yaml") == b"ruamel.yaml\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"-e ./tools/plugin\n", "-e is not an option"),
+        (b"./tools/plugin\n", "only packages that an index has as a wheel"),
+        (b"tools/plugin.tar.gz\n", "only packages that an index has as a wheel"),
+        (b"git+https://example.org/x.git\n", "only packages"),
+        (b"plugin @ https://example.org/x.tar.gz\n", "only packages"),
+        (b"plugin==1 --global-option=build\n", "only packages"),
+        (b"--no-binary :all:\n", "--no-binary is not an option"),
+        (b"--pre --no-binary=:all:\n", "--no-binary is not an option"),
+        (b"--pre '--no-binary' :all:\n", "without quotes"),
+        (b"--no-bin\\\nary :all:\n", "--no-binary is not an option"),
+        (b"--only-binary :none:\n", "only wheels are installed"),
+        (b"--pre -r other.txt\n", "does not name other.txt"),
+        (b"-r https://example.org/requirements.txt\n", "does not name https:/example.org"),
+        (b"-c ../../etc/constraints.txt\n", "does not name ../../etc/constraints.txt"),
+        (b"--index-url https://example.org/${PIP_INDEX_URL}\n", "variables are not read"),
+        (b"# -*- coding: utf-7 -*-\n+AC0--no-binary :all:\n", "only packages"),
+        (b"caf\xe9==1\n", "not UTF-8"),
+    ],
+)
+def test_a_requirement_that_would_run_code_is_refused_before_anything_is_built(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    refused = prepare(tmp_path, {"requirements.txt": b"pytest\n" + content}, python=VERSION)
+    assert isinstance(refused, BuildFailed)
+    assert reason in refused.tail
+    assert "$ " not in refused.tail, "no program was started"
+
+
+def test_ordinary_requirement_lines_are_read_as_pip_reads_them() -> None:
+    content = b"""\xef\xbb\xbf# pinned \\
+pytest >= 8, < 9  # why
+PyYAML[libyaml]==6.0.1 ; python_version > '3.8' \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+trio (>=0.2)
+-r test/more.txt
+-c constraints.txt
+--index-url https://example.org/simple
+--only-binary=:all:
+-e .[dev]
+"""
+    files = {"requirements.txt": content, "test/more.txt": b"", "constraints.txt": b""}
+    kept, left_out = _requirement_lines("requirements.txt", files)
+    assert left_out == ["-e .[dev]"]
+    assert [" ".join(line.split()) for line in kept] == [
+        "pytest >= 8, < 9",
+        "PyYAML[libyaml]==6.0.1 ; python_version > '3.8' --hash=sha256:aa --hash=sha256:bb",
+        "trio (>=0.2)",
+        "-r test/more.txt",
+        "-c constraints.txt",
+        "--index-url https://example.org/simple",
+        "--only-binary=:all:",
+    ]
+
+
+def test_nothing_that_a_package_brings_runs_while_it_is_installed(
+    wheels: Path, tmp_path: Path
+) -> None:
+    """A source distribution is not built, and start-up code of a wheel waits for the sandbox."""
+    ran = tmp_path / "ran"
+    package = tmp_path / "package"
+    package.mkdir()
+    setup = f"open({str(ran)!r}, 'w').close()\nfrom setuptools import setup\nsetup(name='sly')\n"
+    with tarfile.open(package / "sly-1.0.tar.gz", "w:gz") as archive:
+        for name, text in (
+            ("setup.py", setup),
+            ("PKG-INFO", "Metadata-Version: 2.1\nName: sly\nVersion: 1.0\n"),
+        ):
+            entry = tarfile.TarInfo(f"sly-1.0/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    with zipfile.ZipFile(package / "start-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("start.pth", f"import os; open({str(ran)!r}, 'w').close()\n")
+        meta = "Metadata-Version: 2.1\nName: start\nVersion: 1.0\n"
+        wheel.writestr("start-1.0.dist-info/METADATA", meta)
+        tag = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        wheel.writestr("start-1.0.dist-info/WHEEL", tag)
+        wheel.writestr("start-1.0.dist-info/RECORD", "")
+    index = f"--no-index\n-f {wheels}\n-f {package}\npytest\n".encode()
+    root = tmp_path / "environments"
+    built = prepare(root, {"requirements.txt": index + b"start\n"}, python=VERSION)
+    assert isinstance(built, Environment), built
+    assert "start==1.0" in built.packages
+    assert not ran.exists()
+    source = prepare(root, {"requirements.txt": index + b"sly\n"}, python=VERSION)
+    assert isinstance(source, BuildFailed)
+    assert "No matching distribution found for sly" in source.tail
+    assert not ran.exists()
+    assert prepare(root, {"requirements.txt": index + b"start\n"}, python=VERSION) == built
+    assert not ran.exists()
+
+
+def test_an_environment_that_is_there_already_is_compared(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / environment.identity
+    shutil.copytree(environment.python.parents[2], place, symlinks=True)
+    monkeypatch.setattr("actors.environments._FOUND_GOOD", set())
+    again = prepare(tmp_path, {}, python=VERSION)
+    assert isinstance(again, Environment)
+    site_packages = next((place / "venv" / "lib").glob("python3*")) / "site-packages"
+    (site_packages / "sitecustomize.py").write_text("")
+    assert prepare(tmp_path, {}, python=VERSION) == again, "compared once"
+    for repair in (
+        (site_packages / "sitecustomize.py").unlink,
+        lambda: (site_packages / "pytest" / "__init__.py").write_bytes(
+            next((environment.python.parents[1] / "lib").glob("python3*"))
+            .joinpath("site-packages/pytest/__init__.py")
+            .read_bytes()
+        ),
+    ):
+        monkeypatch.setattr("actors.environments._FOUND_GOOD", set())
+        with pytest.raises(Integrity, match=r"is not as it was built: \d+ entries.*remove it"):
+            prepare(tmp_path, {}, python=VERSION)
+        repair()
+        monkeypatch.setattr("actors.environments._FOUND_GOOD", set())
+        assert prepare(tmp_path, {}, python=VERSION) == again
+        (site_packages / "pytest" / "__init__.py").write_text("")
+    (place / "manifest").unlink()
+    monkeypatch.setattr("actors.environments._FOUND_GOOD", set())
+    with pytest.raises(Integrity, match="is not a whole environment.*remove it"):
+        prepare(tmp_path, {}, python=VERSION)
+
+
+def test_a_cancelled_build_ends_at_once_and_leaves_nothing(wheels: Path, tmp_path: Path) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    index = f"--no-index\n--find-links {wheels}\npytest\n".encode()
+    for requirements in ({}, {"requirements.txt": index}):
+        with pytest.raises(Unfinished, match="interrupted"):
+            prepare(tmp_path, requirements, python=VERSION, cancelled=cancelled)
+    assert os.listdir(tmp_path) == [], "not even the note that it failed"
