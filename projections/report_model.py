@@ -20,6 +20,7 @@ from projections.analyses.single_proportion import wilson_interval
 from projections.declared_analyses import (
     ArmSummary,
     Completion,
+    ComputedFrom,
     ContrastResult,
     Results,
     Share,
@@ -78,8 +79,11 @@ class Facts(Value):
 class Column(Value):
     title: str
     kind: Annotated[
-        Literal["text", "prose", "number", "code", "mark"],
-        Meta(description="`prose` may be long; `mark`: a sign of MARKS, or text"),
+        Literal["text", "prose", "number", "code", "mark", "run"],
+        Meta(
+            description="`prose` may be long; `mark`: a sign of MARKS, or text; `run`: a cell "
+            "with a page of its own (RUN_PAGES)"
+        ),
     ] = "text"
 
 
@@ -159,6 +163,15 @@ class Report(Value):
     computed_from: Annotated[str, Meta(description="the head that every number cites")]
 
 
+RUN_PAGES = "runs"
+"""Folder beside the report with a page for every run of a transfer study."""
+
+
+def run_page(cell: str) -> str:
+    """Name of the page of ``CASE/MEMORY/DRIVER/TRIAL`` in RUN_PAGES: identifiers have no slash."""
+    return f"{cell.replace('/', '~')}.html"
+
+
 def grouped(table: Table) -> Iterator[tuple[str, tuple[tuple[str, ...], ...]]]:
     """(heading, rows) of every group; one without a heading where a table has none."""
     start = 0
@@ -224,14 +237,14 @@ def build_report(inputs: ReportInputs) -> Report:
         ),
         facts=(
             Fact(term="Study digest", value=head.study, is_code=True),
-            Fact(term="Frozen", value=_day(conduct.frozen_at)),
-            Fact(term="Completed", value=_day(conduct.completed_at) or "not complete"),
+            Fact(term="Frozen", value=day(conduct.frozen_at)),
+            Fact(term="Completed", value=day(conduct.completed_at) or "not complete"),
             Fact(term="Computed from", value=f"records 0 to {head.head}"),
         ),
         sections=tuple(
             section
             for section in (
-                _deviations(inputs),
+                deviations_section(conduct, inputs.amendments, results.code_not_as_frozen),
                 _flow(results),
                 _primary(results, study, inputs.tasks),
                 _outcome_matrix(results, study, inputs.tasks),
@@ -245,8 +258,8 @@ def build_report(inputs: ReportInputs) -> Report:
                 _robustness(results),
                 _isolation(conduct),
                 _task_funnel(inputs.mined, inputs.tasks, study),
-                _readings(study),
-                _amendments(inputs.amendments),
+                readings_section(study.readings),
+                amendments_section(inputs.amendments),
                 _reproduction(inputs),
             )
             if section.blocks
@@ -342,17 +355,19 @@ def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
 # --- sections ------------------------------------------------------------------------------------
 
 
-def _deviations(inputs: ReportInputs) -> Section:
-    results = inputs.results
+def deviations_section(
+    conduct: Conduct, amendments: Amendments, code_not_as_frozen: Sequence[str]
+) -> Section:
+    """What did not go as planned, and who looked at outcomes when. For both kinds of study."""
     found = [
-        *inputs.conduct.deviations(),
+        *conduct.deviations(),
         *(
             Deviation(
                 what=f"amendment {_FINDINGS[row['finding']]}",
                 records=(row["seq"],),
                 detail=row["reason"],
             )
-            for row in inputs.amendments.recorded
+            for row in amendments.recorded
         ),
         *(
             Deviation(
@@ -360,14 +375,14 @@ def _deviations(inputs: ReportInputs) -> Section:
                 records=(row["seq"],),
                 detail=f"{row['graded']} graded cells: {row['reason']}",
             )
-            for row in inputs.amendments.tables()["inspections"]
+            for row in amendments.tables()["inspections"]
         ),
     ]
     found.sort(key=lambda deviation: deviation.records[0])
     blocks: list[Block] = []
     if all(deviation.what == "outcomes inspected" for deviation in found):
         blocks.append(
-            _text(
+            paragraph(
                 "No amendment, void, rerun, retry, interrupted run or missing sandbox is recorded."
             )
         )
@@ -375,17 +390,17 @@ def _deviations(inputs: ReportInputs) -> Section:
         Table(
             caption="Deviations and inspections, in the order of records",
             columns=(
-                *_columns("what", "records"),
+                *columns("what", "records"),
                 Column(title="in the words of the record", kind="prose"),
             ),
             rows=tuple((each.what, listed(each.records), each.detail) for each in found),
         )
     )
-    if results.code_not_as_frozen:
+    if code_not_as_frozen:
         blocks.append(
-            _text(
-                f"The numbers were computed with code of which {len(results.code_not_as_frozen)} "
-                f"files are not as frozen: {listed(results.code_not_as_frozen)}."
+            paragraph(
+                f"The numbers were computed with code of which {len(code_not_as_frozen)} "
+                f"files are not as frozen: {listed(code_not_as_frozen)}."
             )
         )
     return Section(id="deviations", title="Deviations", blocks=tuple(blocks))
@@ -408,7 +423,7 @@ def _flow(results: Results) -> Section:
     )
     table = Table(
         caption="Cells from plan to analysis",
-        columns=_columns(
+        columns=columns(
             "block",
             *("planned", "ran to an end", "infrastructure", "void", "no verdict", "analysed"),
             numbers=True,
@@ -428,7 +443,7 @@ def _primary(results: Results, study: Study, tasks: Mapping[str, Task]) -> Secti
     new_yes, new_no = (f"{found.new} {word}" for word in ("resolved", "not resolved"))
     two_by_two = Table(
         caption=f"Tasks by outcome, {found.new} against {found.baseline} with {found.model}",
-        columns=_columns("", new_yes, new_no, "all", numbers=True),
+        columns=columns("", new_yes, new_no, "all", numbers=True),
         rows=(
             (
                 f"{found.baseline} resolved",
@@ -556,7 +571,7 @@ def _contrasts(results: Results) -> Section:
         columns=(
             Column(title="contrast"),
             Column(title="comparison"),
-            *_columns(
+            *columns(
                 *("pairs", "both", "only new", "only baseline", "neither", "difference"),
                 f"{level(results.confidence)} bootstrap",
                 *("exact p", "Holm p"),
@@ -581,7 +596,7 @@ def _contrasts(results: Results) -> Section:
     return Section(
         id="contrasts",
         title="All declared contrasts",
-        blocks=(table, *(_text(note) for note in notes)),
+        blocks=(table, *(paragraph(note) for note in notes)),
     )
 
 
@@ -651,7 +666,7 @@ def _forest_plot(results: Results) -> Section:
         )
     table = Table(
         caption="The numbers of the figure",
-        columns=_columns(
+        columns=columns(
             "comparison",
             *("difference", f"{at} bootstrap", f"{at} bootstrap, B = \u221e", f"{at} Tango score"),
             numbers=True,
@@ -685,7 +700,7 @@ def _forest_plot(results: Results) -> Section:
 def _secondary_outcomes(results: Results) -> Section:
     outcomes = Table(
         caption="Outcomes by treatment and model",
-        columns=_columns(
+        columns=columns(
             "arm",
             *("resolved", f"{level(results.confidence)} Wilson", "all fail-to-pass"),
             *("all pass-to-pass", "exactly the gold files", "empty patch", "patch applies"),
@@ -709,7 +724,7 @@ def _secondary_outcomes(results: Results) -> Section:
     )
     recall = Table(
         caption="Gold files that were found",
-        columns=_columns("arm", "shown by a tool", "opened", "edited", numbers=True),
+        columns=columns("arm", "shown by a tool", "opened", "edited", numbers=True),
         rows=tuple(
             (_arm(arm), share(arm.gold_shown), share(arm.gold_opened), share(arm.gold_edited))
             for arm in results.arms
@@ -719,7 +734,7 @@ def _secondary_outcomes(results: Results) -> Section:
     classes = list(dict.fromkeys(name for arm in results.arms for name in arm.ended))
     ended = Table(
         caption="How cells ended",
-        columns=_columns("arm", *(name.replace("_", " ") for name in classes), numbers=True),
+        columns=columns("arm", *(name.replace("_", " ") for name in classes), numbers=True),
         rows=tuple(
             (_arm(arm), *(f"{arm.ended.get(name, 0)}/{arm.resolved.of}" for name in classes))
             for arm in results.arms
@@ -727,9 +742,7 @@ def _secondary_outcomes(results: Results) -> Section:
     )
     protocol = Table(
         caption="Protocol violations and cut answers",
-        columns=_columns(
-            "arm", "violations", "cells with a violation", "cut answers", numbers=True
-        ),
+        columns=columns("arm", "violations", "cells with a violation", "cut answers", numbers=True),
         rows=tuple(
             (
                 _arm(arm),
@@ -748,7 +761,7 @@ def _secondary_outcomes(results: Results) -> Section:
 def _resources(results: Results, study: Study, tasks: Mapping[str, Task]) -> Section:
     spent = Table(
         caption="What the cells spent",
-        columns=_columns(
+        columns=columns(
             "arm",
             *("cells", "turns", "tool calls", "test runs", "prompt tokens", "completion tokens"),
             *("turns without a token count", "model time"),
@@ -772,7 +785,7 @@ def _resources(results: Results, study: Study, tasks: Mapping[str, Task]) -> Sec
     )
     cost = Table(
         caption="Cost of a resolved task, as a ratio of sums",
-        columns=_columns("arm", "resolved", "tokens", "model seconds", numbers=True),
+        columns=columns("arm", "resolved", "tokens", "model seconds", numbers=True),
         rows=tuple(
             (
                 _arm(arm),
@@ -786,7 +799,7 @@ def _resources(results: Results, study: Study, tasks: Mapping[str, Task]) -> Sec
     switches = results.model_switches
     loads = Table(
         caption="Model loads",
-        columns=_columns("model", "loads", "time to load", "time to unload", numbers=True),
+        columns=columns("model", "loads", "time to load", "time to unload", numbers=True),
         rows=tuple(
             (each.model, count(each.loads), seconds(each.load_ns), seconds(each.unload_ns))
             for each in switches.models
@@ -821,7 +834,7 @@ def _repository_sizes(study: Study, tasks: Mapping[str, Task]) -> list[Block]:
     return [
         Table(
             caption="Size of the base trees",
-            columns=_columns(
+            columns=columns(
                 "repository",
                 *("tasks", "bytes", "source files", "source lines", "estimated tokens"),
                 numbers=True,
@@ -867,7 +880,7 @@ def _reliability(results: Results, study: Study) -> Section:
     blocks: list[Block] = [cells, summary]
     if all(model.generation.temperature == 0 for model in study.models):
         blocks.append(
-            _text(
+            paragraph(
                 "At temperature 0 seeds cannot act: this measures how repeatable the run time is."
             )
         )
@@ -890,7 +903,7 @@ def _funnel(results: Results) -> Section:
 
     table = Table(
         caption="How far cells came",
-        columns=_columns("arm", *_STAGES.values(), numbers=True),
+        columns=columns("arm", *_STAGES.values(), numbers=True),
         rows=tuple(
             (_arm(arm), *(cell(stage.in_order, stage.reached) for stage in arm.funnel))
             for arm in results.arms
@@ -904,7 +917,7 @@ def _funnel(results: Results) -> Section:
 def _by_symbol(results: Results) -> Section:
     table = Table(
         caption="Resolved cells by what hidden tests need",
-        columns=_columns("arm", "no gold symbol", "a gold symbol", numbers=True),
+        columns=columns("arm", "no gold symbol", "a gold symbol", numbers=True),
         rows=tuple(
             (f"{each.treatment} {each.model}", share(each.without_symbol), share(each.with_symbol))
             for each in results.by_needs_gold_symbol
@@ -948,7 +961,7 @@ def _robustness(results: Results) -> Section:
         )
     table = Table(
         caption="Sensitivity of every contrast",
-        columns=_columns(
+        columns=columns(
             "comparison",
             *("as declared", "mid-p", "Tango score", "Newcombe 10", "submitted automatically"),
             *("all missing for", "all missing against"),
@@ -973,7 +986,7 @@ def _isolation(conduct: Conduct) -> Section:
     names = dict.fromkeys(name for _, enforced in probes for name, _ in enforced)
     table = Table(
         caption="What contained the tests, found by trying",
-        columns=_columns(
+        columns=columns(
             "isolation",
             *(f"{title}, record {listed(records)}" for (title, _), records in probes.items()),
         ),
@@ -1000,7 +1013,7 @@ def _task_funnel(mined: MinedTasks, tasks: Mapping[str, Task], study: Study) -> 
 
     table = Table(
         caption="Commits by the first criterion that they fail",
-        columns=_columns("step", *repositories, numbers=True),
+        columns=columns("step", *repositories, numbers=True),
         rows=(
             row("commits walked", (event.walked for event in walked)),
             *(
@@ -1018,13 +1031,14 @@ def _task_funnel(mined: MinedTasks, tasks: Mapping[str, Task], study: Study) -> 
     return Section(id="tasks", title="Task selection", blocks=(table,))
 
 
-def _readings(study: Study) -> Section:
-    if not study.readings:
+def readings_section(readings: Mapping[str, str]) -> Section:
+    """How open points are read, as the study says. For both kinds of study."""
+    if not readings:
         return Section(id="readings", title="Readings", blocks=())
     table = Table(
         caption="How open points of the protocol are read",
         columns=(Column(title="point"), Column(title="reading", kind="prose")),
-        rows=tuple((name.replace("_", " "), text) for name, text in study.readings.items()),
+        rows=tuple((name.replace("_", " "), text) for name, text in readings.items()),
     )
     return Section(id="readings", title="Readings", blocks=(table,))
 
@@ -1036,24 +1050,25 @@ _FINDINGS = {
 }
 
 
-def _amendments(amendments: Amendments) -> Section:
+def amendments_section(amendments: Amendments) -> Section:
+    """Every amendment with its class. For both kinds of study."""
     if not amendments.recorded:
         return Section(
             id="amendments",
             title="Amendments",
-            blocks=(_text("No amendment has been recorded."),),
+            blocks=(paragraph("No amendment has been recorded."),),
         )
     table = Table(
         caption="Amendments; their class is the ledger's finding",
         columns=(
-            *_columns("record", "when", "class"),
+            *columns("record", "when", "class"),
             Column(title="reason", kind="prose"),
-            *_columns("changes a claim", "changed"),
+            *columns("changes a claim", "changed"),
         ),
         rows=tuple(
             (
                 str(row["seq"]),
-                _day(row["at"]),
+                day(row["at"]),
                 _FINDINGS[row["finding"]]
                 + (f" (records {row['inspections']})" if row["inspections"] else ""),
                 row["reason"],
@@ -1067,19 +1082,40 @@ def _amendments(amendments: Amendments) -> Section:
 
 
 def _reproduction(inputs: ReportInputs) -> Section:
-    results, conduct = inputs.results, inputs.conduct
-    head = results.computed_from
+    return reproduction_section(
+        inputs.results.computed_from,
+        inputs.conduct,
+        root=inputs.root,
+        checkpoint=inputs.checkpoint,
+        analysis=inputs.analysis,
+        results_digest=inputs.results_digest,
+        tables=_index_streams(inputs.results),
+    )
+
+
+def reproduction_section(
+    head: ComputedFrom,
+    conduct: Conduct,
+    *,
+    root: str,
+    checkpoint: str,
+    analysis: int,
+    results_digest: str,
+    tables: Sequence[Block] = (),
+    tasks: str = "tasks",
+) -> Section:
+    """What everything rests on, and how to check it. For both kinds of study."""
     frozen = conduct.frozen
     facts = [
         Fact(term="Ledger", value=conduct.ledger, is_code=True),
         Fact(term="Study digest", value=head.study, is_code=True),
         Fact(term="Head", value=f"record {head.head}"),
         Fact(term="Leaf", value=head.leaf, is_code=True),
-        Fact(term=f"Root of {head.head + 1} records", value=inputs.root, is_code=True),
-        Fact(term="Checkpoint", value=inputs.checkpoint or "none at hand"),
+        Fact(term=f"Root of {head.head + 1} records", value=root, is_code=True),
+        Fact(term="Checkpoint", value=checkpoint or "none at hand"),
         Fact(term="Anchored outside", value=_anchors(conduct)),
-        Fact(term="Results", value=f"record {inputs.analysis}, results.json"),
-        Fact(term="Digest of results.json", value=inputs.results_digest, is_code=True),
+        Fact(term="Results", value=f"record {analysis}, results.json"),
+        Fact(term="Digest of results.json", value=results_digest, is_code=True),
     ]
     if frozen is not None:
         facts += [
@@ -1092,7 +1128,7 @@ def _reproduction(inputs: ReportInputs) -> Section:
     if frozen is not None:
         bound = [
             *((f"document {file.name}", file.digest) for file in frozen.documents),
-            ("tasks", frozen.tasks),
+            (tasks, frozen.tasks),
             ("plan", frozen.plan),
             *((f"treatment {each.id}, code", each.source) for each in frozen.treatments),
             *((f"treatment {each.id}, prompts", each.prompts) for each in frozen.treatments),
@@ -1108,11 +1144,11 @@ def _reproduction(inputs: ReportInputs) -> Section:
         blocks.append(
             Table(
                 caption="Runs",
-                columns=_columns("record", "begun", "platform", "Python", "libraries", "revision"),
+                columns=columns("record", "begun", "platform", "Python", "libraries", "revision"),
                 rows=tuple(
                     (
                         str(seq),
-                        _day(at),
+                        day(at),
                         run.platform,
                         run.python,
                         ", ".join(f"{name} {v}" for name, v in sorted(run.libraries.items())),
@@ -1122,27 +1158,7 @@ def _reproduction(inputs: ReportInputs) -> Section:
                 ),
             )
         )
-    streams = {
-        (interval_.stream, interval_.replicates, interval_.pairs, interval_.index_sha256)
-        for contrast in results.contrasts
-        for interval_ in (contrast.bootstrap, contrast.sensitivity.stratified)
-        if interval_ is not None
-    }
-    if streams:
-        blocks.append(
-            Table(
-                caption="Index streams of the bootstrap",
-                columns=(
-                    Column(title="stream"),
-                    *_columns("replicates", "pairs", numbers=True, first="number"),
-                    Column(title="SHA-256 of the index matrix", kind="code"),
-                ),
-                rows=tuple(
-                    (name, count(replicates), count(pairs), digest)
-                    for name, replicates, pairs, digest in sorted(streams)
-                ),
-            )
-        )
+    blocks += tables
     blocks.append(
         Commands(
             lines=(
@@ -1150,7 +1166,7 @@ def _reproduction(inputs: ReportInputs) -> Section:
                 "ledger replay --check",
                 "ledger audit",
                 "ledger analyze --check",
-                f"ledger show {inputs.analysis}",
+                f"ledger show {analysis}",
                 "ledger report",
             )
         )
@@ -1158,14 +1174,40 @@ def _reproduction(inputs: ReportInputs) -> Section:
     return Section(id="reproduction", title="Reproduction", blocks=tuple(blocks))
 
 
+def _index_streams(results: Results) -> list[Block]:
+    streams = {
+        (interval_.stream, interval_.replicates, interval_.pairs, interval_.index_sha256)
+        for contrast in results.contrasts
+        for interval_ in (contrast.bootstrap, contrast.sensitivity.stratified)
+        if interval_ is not None
+    }
+    if streams:
+        return [
+            Table(
+                caption="Index streams of the bootstrap",
+                columns=(
+                    Column(title="stream"),
+                    *columns("replicates", "pairs", numbers=True, first="number"),
+                    Column(title="SHA-256 of the index matrix", kind="code"),
+                ),
+                rows=tuple(
+                    (name, count(replicates), count(pairs), digest)
+                    for name, replicates, pairs, digest in sorted(streams)
+                ),
+            )
+        ]
+    return []
+
+
 # --- small words ---------------------------------------------------------------------------------
 
 
-def _text(text: str) -> Paragraph:
+def paragraph(text: str) -> Paragraph:
+    """One paragraph of plain words."""
     return Paragraph(spans=(text,))
 
 
-def _columns(
+def columns(
     first_title: str,
     *titles: str,
     numbers: bool = False,
@@ -1229,6 +1271,6 @@ def _range(values: Iterable[int]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _day(at: str) -> str:
+def day(at: str) -> str:
     """``2026-07-18 09:30 UTC`` of a record's time; nothing for nothing."""
     return f"{at[:10]} {at[11:16]} UTC" if at else ""

@@ -11,13 +11,20 @@ from markupsafe import Markup
 
 from projections.report.forest_plot import lay_out
 from projections.report.plain_text import visible
-from projections.report_model import MARKS, Report, grouped
+from projections.report_model import MARKS, RUN_PAGES, Report, grouped, run_page
 
 
 def render_html(report: Report) -> bytes:
     """The same report gives the same bytes."""
     page = _environment().get_template("report.html.j2")
-    text = page.render(report=report, marks=MARKS, grouped=grouped, lay_out=lay_out)
+    text = page.render(
+        report=report,
+        marks=MARKS,
+        grouped=grouped,
+        lay_out=lay_out,
+        pages=RUN_PAGES,
+        run_page=run_page,
+    )
     return text.strip().encode() + b"\n"
 
 
