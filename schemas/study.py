@@ -36,15 +36,25 @@ MAX_PORT = 65_535
 
 class Platform(Value):
     """The declared platform of the benchmark; build constraints are evaluated for it, not for the
-    host (interpretations 19)."""
+    host."""
 
-    goos: Literal["linux", "darwin", "windows"] = "linux"
-    goarch: Literal["amd64", "arm64"] = "amd64"
+    goos: Annotated[
+        Literal["linux", "darwin", "windows"],
+        Meta(description="operating system that build constraints are evaluated for"),
+    ] = "linux"
+    goarch: Annotated[
+        Literal["amd64", "arm64"],
+        Meta(description="processor that build constraints are evaluated for"),
+    ] = "amd64"
     python: Annotated[
-        str, Meta(pattern=rf"^3\.[0-9]{{1,2}}{END}", description='a version like "3.11"')
+        str,
+        Meta(pattern=rf"^3\.[0-9]{{1,2}}{END}", description='a version like "3.11"'),
+        Meta(description="the Python that tests run in; it must be installed here"),
     ] = "3.11"
     go: Annotated[
-        str, Meta(pattern=rf"^1\.[0-9]{{1,2}}{END}", description='a version like "1.24"')
+        str,
+        Meta(pattern=rf"^1\.[0-9]{{1,2}}{END}", description='a version like "1.24"'),
+        Meta(description="the Go that build constraints are evaluated for"),
     ] = "1.24"
 
 
@@ -70,10 +80,22 @@ class Layout(Value):
 class Repository(Value):
     """One repository whose history is mined."""
 
-    id: Identifier
-    url: Annotated[str, Meta(min_length=1, description="where it comes from; a path or a URL")]
+    id: Annotated[Identifier, Meta(description="its name here; the ids of its tasks begin with it")]
+    url: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="path of a clone, from the study's folder or absolute; nothing is fetched",
+        ),
+    ]
     head: Annotated[GitOid, Meta(description="the commit at which the walk begins")]
-    language: Literal["python", "go"]
+    language: Annotated[
+        Literal["python", "go"],
+        Meta(
+            description="recipe of file classes and test command; this version mines Python "
+            "repositories only"
+        ),
+    ]
     layout: Layout = Layout()
     tasks: Annotated[int, Meta(ge=1, description="how many valid tasks are selected")] = 20
     fallback_requirements: Annotated[
@@ -88,10 +110,16 @@ class Repository(Value):
 class TaskRules(Value):
     """The static and executed criteria of the miner (preregistration, "Experimental units")."""
 
-    not_before: Date = "2023-01-01"
-    max_production_files: Positive = 8
-    max_test_files: Positive = 8
-    max_production_lines: Positive = 400
+    not_before: Annotated[Date, Meta(description="oldest committer date of a task")] = "2023-01-01"
+    max_production_files: Annotated[
+        Positive, Meta(description="most production files that a change may touch")
+    ] = 8
+    max_test_files: Annotated[
+        Positive, Meta(description="most test and infrastructure files that it may touch")
+    ] = 8
+    max_production_lines: Annotated[
+        Positive, Meta(description="most added and deleted lines of production code")
+    ] = 400
     older_commits_in_a_row: Annotated[
         int, Meta(ge=1, description="the walk ends after so many commits older than not_before")
     ] = 200
@@ -125,10 +153,16 @@ class TaskRules(Value):
 class Generation(Value):
     """Sampling parameters sent with every turn."""
 
-    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
-    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
-    seed: Annotated[int, Meta(ge=0)] = 0
-    max_completion_tokens: Positive = 8192
+    temperature: Annotated[
+        float, Meta(ge=0.0, le=2.0, description="of sampling; 0: the likeliest token")
+    ] = 0.0
+    top_p: Annotated[
+        float, Meta(gt=0.0, le=1.0, description="share of probability that is sampled from")
+    ] = 1.0
+    seed: Annotated[int, Meta(ge=0, description="of sampling, in cells of the main matrix")] = 0
+    max_completion_tokens: Annotated[
+        Positive, Meta(description="most tokens of one answer; longer ones are cut")
+    ] = 8192
 
 
 class Rehearsal(Value):
@@ -144,17 +178,19 @@ class Model(Value):
     """One frozen model. Key, variant, quantisation, format, context and reasoning are its identity:
     any difference is fatal."""
 
-    id: Identifier
+    id: Annotated[Identifier, Meta(description="its name here: part of every cell")]
     key: Annotated[str, Meta(min_length=1, description="the server's model key")]
     variant: Annotated[str, Meta(min_length=1, description="key@variant that must be selected")]
-    quantization: str
-    format: Literal["gguf", "mlx"]
-    context_length: Positive
-    max_context_length: Positive
-    reasoning: Literal["on", "off", "low", "medium", "high"]
+    quantization: Annotated[str, Meta(description="as the server names it")]
+    format: Annotated[Literal["gguf", "mlx"], Meta(description="of its weights")]
+    context_length: Annotated[Positive, Meta(description="tokens that it is loaded with")]
+    max_context_length: Annotated[Positive, Meta(description="tokens that it could be loaded with")]
+    reasoning: Annotated[
+        Literal["on", "off", "low", "medium", "high"], Meta(description="setting of every turn")
+    ]
     reasoning_history: Annotated[
         Literal["omit", "tool_chain", "keep"],
-        Meta(description="whether earlier reasoning goes into later prompts (interpretations 5)"),
+        Meta(description="whether earlier reasoning goes into later prompts"),
     ] = "omit"
     generation: Generation = Generation()
     files: Annotated[
@@ -176,6 +212,7 @@ class Server(Value):
             pattern=rf"^http://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{{1,5}}{END}",
             description='host and port, like "http://127.0.0.1:1234"',
         ),
+        Meta(description="where it answers; `stand_in` finds a port itself"),
     ] = "http://127.0.0.1:1234"
     lms: Annotated[str, Meta(description="the LM Studio command line tool")] = "lms"
     first_token_s: Annotated[
@@ -189,16 +226,16 @@ class Server(Value):
 class Treatment(Value):
     """One arm. Its code and prompts are found by id in the registry of harnesses."""
 
-    id: Identifier
+    id: Annotated[Identifier, Meta(description="id of an arm: docs/treatments.md")]
     role: Annotated[Literal["component", "system", "oracle"], Meta(description="its claim block")]
 
 
 class Budgets(Value):
     """What a cell may spend (preregistration, "Treatments and execution budget")."""
 
-    turns: Positive = 12
-    tool_calls: Positive = 12
-    test_runs: Annotated[int, Meta(ge=0)] = 2
+    turns: Annotated[Positive, Meta(description="answers of the model in a cell")] = 12
+    tool_calls: Annotated[Positive, Meta(description="tool calls in a cell")] = 12
+    test_runs: Annotated[int, Meta(ge=0, description="runs of the public tests in a cell")] = 2
     patch_bytes: Annotated[int, Meta(ge=1, description="largest patch that is accepted")] = (
         1_000_000
     )
@@ -210,15 +247,19 @@ class Budgets(Value):
 class Repeats(Value):
     """The reliability audit: `cells` of seed 0, chosen before outcomes, run again at `seeds`."""
 
-    cells: Annotated[int, Meta(ge=0)] = 0
-    seeds: tuple[Annotated[int, Meta(ge=1)], ...] = (1, 2)
+    cells: Annotated[int, Meta(ge=0, description="how many are repeated; 0: none")] = 0
+    seeds: Annotated[
+        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="seeds of the repetitions")
+    ] = (1, 2)
     salt: Annotated[str, Meta(description="ranks the tasks: SHA-256(salt | task id)")] = "repeats"
 
 
 class Grading(Value):
+    """When hidden tests judge, and how often gold is run as a control of the test environment."""
+
     when: Annotated[
         Literal["end", "beside"],
-        Meta(description="`end`: outcomes do not exist while cells run (interpretations 13)"),
+        Meta(description="`end`: outcomes do not exist while cells run"),
     ] = "end"
     gold_every_cells: Annotated[
         int, Meta(ge=0, description="run gold again every N graded cells; 0: only start and end")
@@ -228,12 +269,17 @@ class Grading(Value):
 class Contrast(Value):
     """A declared comparison: `new` against `baseline` on the paired tasks of one model."""
 
-    id: Identifier
-    new: Identifier
-    baseline: Identifier
-    model: Identifier
-    claim: Literal["component", "system", "generalisation", "estimate"]
-    primary: bool = False
+    id: Annotated[Identifier, Meta(description="its name in the report")]
+    new: Annotated[Identifier, Meta(description="treatment that should be better")]
+    baseline: Annotated[Identifier, Meta(description="treatment that it is compared with")]
+    model: Annotated[Identifier, Meta(description="model in whose cells it is compared")]
+    claim: Annotated[
+        Literal["component", "system", "generalisation", "estimate"],
+        Meta(description="claim block that it belongs to"),
+    ]
+    primary: Annotated[
+        bool, Meta(description="true: the confirmatory comparison; at most one, in no family")
+    ] = False
     family: Annotated[
         str, Meta(description="Holm family; empty: an estimate outside every family")
     ] = ""
@@ -242,28 +288,38 @@ class Contrast(Value):
 class Analysis(Value):
     """What is computed and at which level; all of it declared before outcomes exist."""
 
-    alpha: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
+    alpha: Annotated[
+        float, Meta(gt=0.0, lt=1.0, description="level of tests and of intervals (1 - alpha)")
+    ] = 0.05
     smallest_effect: Annotated[
         float, Meta(gt=0.0, le=1.0, description="smallest effect of interest, risk difference")
     ] = 0.20
-    bootstrap_resamples: Annotated[int, Meta(ge=100, le=1_000_000)] = 10_000
-    power_new_only: Probability = 0.25
-    power_baseline_only: Probability = 0.05
+    bootstrap_resamples: Annotated[
+        int, Meta(ge=100, le=1_000_000, description="resamples of the paired bootstrap")
+    ] = 10_000
+    power_new_only: Annotated[
+        Probability, Meta(description="assumed share of tasks that only `new` repairs")
+    ] = 0.25
+    power_baseline_only: Annotated[
+        Probability, Meta(description="assumed share of tasks that only `baseline` repairs")
+    ] = 0.05
 
 
 class Stopping(Value):
     """Declared safety conditions; anything else never stops a study."""
 
-    min_free_disk_bytes: Annotated[int, Meta(ge=0)] = 1_000_000_000
+    min_free_disk_bytes: Annotated[
+        int, Meta(ge=0, description="the study stops, resumable, where less disk is free")
+    ] = 1_000_000_000
 
 
 class Study(Value):
     """The whole of ``study.toml`` for `kind = "repair"`."""
 
     format: Annotated[Literal[1], Meta(description="version of this file's form")]
-    kind: Literal["repair"]
-    id: Identifier
-    title: Annotated[str, Meta(min_length=1)]
+    kind: Annotated[Literal["repair"], Meta(description="which study: repair of mined tasks")]
+    id: Annotated[Identifier, Meta(description="the study's name, in every report")]
+    title: Annotated[str, Meta(min_length=1, description="title of the report")]
     question: Annotated[str, Meta(min_length=1, description="what the study asks, one sentence")]
     simulated: Annotated[
         bool, Meta(description="true: a rehearsal with simulated agents; banners everywhere")

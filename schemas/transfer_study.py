@@ -69,7 +69,7 @@ class Suite(Value):
 class Memory(Value):
     """Where corrections are kept between sessions: one arm."""
 
-    id: Identifier
+    id: Annotated[Identifier, Meta(description="its name here: part of every cell")]
     kind: Annotated[
         Literal["store", "mcp", "folder", "mem0", "command"],
         Meta(
@@ -103,7 +103,7 @@ class Memory(Value):
 class Driver(Value):
     """What reads the memory and acts: one agent."""
 
-    id: Identifier
+    id: Annotated[Identifier, Meta(description="its name here: part of every cell")]
     kind: Annotated[
         Literal[
             "reader",
@@ -126,17 +126,17 @@ class Driver(Value):
 class System(Value):
     """A system under test: a memory and a driver. A memory alone decides nothing."""
 
-    memory: Identifier
-    driver: Identifier
+    memory: Annotated[Identifier, Meta(description="id of a memory")]
+    driver: Annotated[Identifier, Meta(description="id of a driver")]
 
 
 class Threshold(Value):
     """A limit chosen before results; where it is missed, `ledger report` ends with status 8."""
 
-    id: Identifier
-    count: CountName
-    memory: Annotated[str, Meta(description="empty: every system")] = ""
-    driver: str = ""
+    id: Annotated[Identifier, Meta(description="its name in the report")]
+    count: Annotated[CountName, Meta(description="what is counted")]
+    memory: Annotated[str, Meta(description="id of a memory; empty: all")] = ""
+    driver: Annotated[str, Meta(description="id of a driver; empty: all")] = ""
     class_: Annotated[CorrectionClass | Literal[""], Meta(description="empty: every class")] = ""
     at_least: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="share of numerator")
@@ -150,9 +150,9 @@ class TransferStudy(Value):
     """The whole of ``study.toml`` for `kind = "transfer"`."""
 
     format: Annotated[Literal[1], Meta(description="version of this file's form")]
-    kind: Literal["transfer"]
-    id: Identifier
-    title: Annotated[str, Meta(min_length=1)]
+    kind: Annotated[Literal["transfer"], Meta(description="which study: transfer of corrections")]
+    id: Annotated[Identifier, Meta(description="the study's name, in every report")]
+    title: Annotated[str, Meta(min_length=1, description="title of the report")]
     question: Annotated[str, Meta(min_length=1, description="what the study asks, one sentence")]
     simulated: Annotated[
         bool, Meta(description="true: a rehearsal with simulated agents; banners everywhere")
