@@ -13,11 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.loop import Context, clear_scratch, request
+from actors.wakeup import clean_up
 from ledger.checkpoint import CHECKPOINT_INTERVAL
 from ledger.errors import LedgerError, Refused, Unfinished
 from ledger.log import decode
@@ -177,8 +178,7 @@ class Supervisor:
                 worker.process.stdin.close()
         self._workers = ()
         self._set.close()
-        with suppress(OSError):  # somebody else's worker may still listen there
-            self.context.directory.sockets.rmdir()
+        clean_up(self.context.directory.sockets)  # somebody else's worker may still listen there
 
 
 def start_worker(

@@ -144,6 +144,7 @@ def load_signing_key(home: Path) -> SigningKey | None:
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            folder = home.stat()
             content = file.read(1 << 16)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -153,6 +154,11 @@ def load_signing_key(home: Path) -> SigningKey | None:
         raise Refused(
             f"{path}: others may read it (mode {mode:04o}), so its signatures prove nothing; if "
             f"nobody has, run: chmod 600 '{path}'"
+        )
+    if folder.st_mode & 0o022 and not folder.st_mode & stat.S_ISVTX:
+        raise Refused(
+            f"{home}: others may write to it and put their own key and memory in the place of "
+            f"yours; if nobody has, run: chmod 700 '{home}'"
         )
     try:
         key = serialization.load_pem_private_key(content, password=None)

@@ -88,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     is our fault and shows a traceback. A termination signal is treated as Ctrl-C.
     """
     previous = signal.signal(signal.SIGTERM, _interrupt)
+    # Whatever the user's umask: what we write can be changed by nobody else.
+    umask = os.umask(0o022)
+    os.umask(umask | 0o022)
     try:
         result = cli.main(arguments, prog_name="ledger", standalone_mode=False)
         status = result if isinstance(result, int) else 0
@@ -112,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = condition.exit_status
     finally:
         signal.signal(signal.SIGTERM, previous)
+        os.umask(umask)
     sys.exit(status)
 
 

@@ -31,6 +31,7 @@ from schemas.events.cell import (
 )
 from schemas.events.command import CommandRequested
 from schemas.events.grading import CellGraded
+from tests.end_to_end import canaries
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = ROOT / "actors" / "rehearsal" / "templates" / "demo.toml"
@@ -67,6 +68,8 @@ class StudyOnDisk:
     def environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("LEDGER")},
+            **canaries.VARIABLES,
+            "HOME": str(canaries.make_home(self.config.parent / "home")),
             "LEDGER_CONFIG_HOME": str(self.config),
             **self.variables,
             **extra,
@@ -86,6 +89,7 @@ class StudyOnDisk:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            umask=0,  # what a command writes is private because the command sees to it
             **options,
         )
 
@@ -145,6 +149,7 @@ def finish(process: "subprocess.Popen[str]") -> Ran:
         process.kill()
         process.communicate()
         raise
+    assert canaries.MARK not in out + err
     return Ran(process.returncode, out, err)
 
 
@@ -170,6 +175,7 @@ def make_mined_study(place: Path, head_subject: str = HEAD_SUBJECT, tasks: int =
         [sys.executable, "-m", "ledger", "init", str(study.path)],
         cwd=ROOT,
         env=study.environment(),
+        umask=0,
         capture_output=True,
         text=True,
         check=False,
