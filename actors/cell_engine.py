@@ -12,7 +12,7 @@ recorded results, so both must come to the same events, byte for byte.
 """
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,6 +71,8 @@ class ModelRequest(Value):
     seed: int
     max_tokens: int
     reasoning: Literal["on", "off", "low", "medium", "high"]
+    answer_schema: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """JSON schema that the server constrains the answer to, where the driver gives one."""
 
 
 class RecordedCall(Value):

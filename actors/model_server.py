@@ -322,6 +322,7 @@ class ModelServerActor:
             seed=request.seed,
             max_tokens=request.max_tokens,
             reasoning=request.reasoning,
+            answer_schema=request.answer_schema or None,
         )
         for waits in range(MAX_BACK_PRESSURE):
             try:

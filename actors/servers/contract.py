@@ -120,6 +120,8 @@ class ChatRequest(Value):
     seed: int = 0
     max_tokens: int
     reasoning: Reasoning
+    answer_schema: Mapping[str, Any] | None = None
+    """JSON schema that a server which can do so constrains the answer to."""
 
 
 class ToolCall(Value):

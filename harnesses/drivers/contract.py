@@ -193,7 +193,10 @@ class Driver:
     run: Callable[[SessionInput], Steps]
     source_files: tuple[str, ...]
     """Every Python file whose change could change what the driver does."""
-    prompt_files: tuple[str, ...] = field(default=())
+    prompt_files: tuple[str, ...] = ()
+    layers: Mapping[str, str] = field(default_factory=dict)
+    """What it does in the layers of its half that a repair may change, in words; a driver of which
+    no layer can be seen (a model) names none."""
 
 
 def recall(query: str) -> Generator[Effect, Result, Remembered]:

@@ -1,0 +1,800 @@
+"""The actor of memory sessions: drives a case of a transfer study from its start to its end.
+
+One cell: describe the system, seed its store, teach (persistence cases), snapshot, run the task in
+a fresh session, read the surface, snapshot again. Everything is recorded in the order in which it
+happened. A session is an effect that may not silently repeat: ``cell.started`` is committed before
+it, and an attempt that has begun and not ended when a process looks (its worker was killed) is
+recorded as void and run again under the same identity, up to the study's ``attempts``.
+
+What the system under test does wrong ends the case in an observed class: ``crashed``,
+``timed_out``, ``flooded``, ``malformed``. Only our own fault is ``void``.
+
+Drivers that ask a model stop at the question: the events so far and the request are committed, the
+model server answers and asks for the session again, and the session that this process has kept
+goes on. One that is not there any more cannot be driven again (its memory has moved on): void.
+
+Clocks are data: a memory is told the case's ``now``. Nothing that is recorded here depends on the
+machine's.
+"""
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Literal, Protocol, cast
+
+import msgspec
+import structlog
+
+from actors.cell_engine import JSON, ModelRequest, RecordedAnswer
+from actors.fixture.world import World, canonical
+from actors.loop import Done, Work
+from actors.memory_systems.contract import (
+    DRIVER_LAYERS,
+    CaseFolders,
+    Manifest,
+    MemorySystem,
+    Opening,
+    OwnDriver,
+    SystemFailure,
+    layer_digest,
+)
+from actors.memory_systems.registry import OpenMemory, open_memory
+from actors.sandbox.run import remove_tree
+from harnesses.contract import wire
+from harnesses.drivers.contract import (
+    AskModel,
+    CallTool,
+    DeliveredText,
+    Finish,
+    Kept,
+    MemoryNotice,
+    ModelAnswer,
+    ModelCall,
+    Noted,
+    Recall,
+    Remember,
+    Remembered,
+    ReportPlan,
+    ReportRetrieval,
+    Result,
+    SessionInput,
+    ToolShown,
+)
+from harnesses.drivers.registry import find_driver, source_digests, system_prompt
+from harnesses.memory.contract import StoredItem
+from ledger.errors import LedgerError
+from ledger.log import Fact, NewEvent
+from projections.fold import ReadArtifact
+from schemas.base import ArtifactRef, Event
+from schemas.commands import AdvanceSession, ContinueStudy
+from schemas.commands import AskModel as AskModelCommand
+from schemas.distractors import distractors
+from schemas.events import transfer as events
+from schemas.events.cell import CellStarted, TurnAnswered, TurnFailed
+from schemas.events.study import StudyFrozen
+from schemas.events.transfer import CaseFinished, Claim, RetrievedItem
+from schemas.identifiers import CellId, parse_cell_id
+from schemas.offered_tool import OfferedTool
+from schemas.rendering import nonce, render
+from schemas.study import Model
+from schemas.transfer import DECLARE_DECISION, Case, Family, FrozenSuite, Grade, PlannedCase
+from schemas.transfer_study import Driver, Memory, TransferStudy
+
+TOOL_FILES = ("drivers/competence.py", "drivers/tool_words.py")
+MAX_QUERY = 2_000
+MAX_ITEMS = 10_000
+MAX_FINAL_TEXT = 100_000
+MAX_CLAIMS = 100
+"""More than so much from a system under test, and the session has flooded."""
+
+HANDLES = (AdvanceSession,)
+EMITS = (
+    CellStarted,
+    events.SystemDescribed,
+    events.MemorySeeded,
+    events.StoreSnapshotted,
+    events.SessionOpened,
+    events.MemoryRetrieved,
+    events.MemoryWritten,
+    events.FixtureCalled,
+    events.DecisionDeclared,
+    events.SessionClosed,
+    events.SurfaceRead,
+    CaseFinished,
+)
+
+diagnostics = structlog.get_logger()
+
+
+class SuiteInHand(Protocol):
+    """What a worker knows of the frozen suite (``actors.frozen_suite.FrozenTransfer``)."""
+
+    event: StudyFrozen
+    study: TransferStudy
+    suite: FrozenSuite
+
+    def unit(self, name: str) -> tuple[PlannedCase, Family, Case]: ...
+
+    def digests(self, cell: CellId) -> tuple[str, str, str]:
+        """Digests of unit, memory and driver, as ``cell.started`` records them."""
+
+
+Keep = Callable[[bytes, str], ArtifactRef]
+Observed = Literal["completed", "crashed", "timed_out", "flooded", "malformed"]
+Steps = Generator[AskModel, ModelAnswer, CaseFinished]
+"""A running case: stops at questions to a model, returns its last event."""
+
+
+class MemorySessions:
+    """Handler of the role ``memory_session``; keeps the session that waits for a model."""
+
+    def __init__(
+        self,
+        frozen: SuiteInHand,
+        *,
+        opener: OpenMemory = open_memory,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._frozen = frozen
+        self._open = opener
+        self._monotonic = monotonic
+        self._live: _Live | None = None
+
+    def advance(self, work: Work) -> Done:
+        """Go on with the cell: begin its attempt, or give its session the model's answer."""
+        command: AdvanceSession = work.command
+        cell = parse_cell_id(command.cell)
+        facts = work.facts(cell.stream)
+        attempt, status = latest_attempt(facts)
+        live, self._live = self._live, None
+        if status == "running" and live is not None and live.fits(cell, attempt):
+            answer = model_answer(facts[live.version :], work.artifacts.get)
+            if answer is None:
+                self._live = live
+                return Done()  # asked twice: the answer is still to come
+            return self._go_on(work, live, answer, len(facts))
+        if live is not None:
+            live.run.discard()
+        if status == "running":
+            lost = void(cell, attempt, "the worker that ran the session was lost")
+            return _done(cell, [lost], len(facts))
+        if status == "observed" or attempt >= self._frozen.study.attempts:
+            return Done(requests=[ContinueStudy()])
+        unit, arm, agent = self._frozen.digests(cell)
+        begin = CellStarted(
+            cell=cell,
+            attempt=attempt,
+            unit=unit,
+            arm=arm,
+            agent=agent,
+            simulated=self._frozen.event.simulated,
+        )
+        work.commit([NewEvent(cell.stream, begin)], {cell.stream: len(facts)})
+        run = _Run(
+            frozen=self._frozen,
+            cell=cell,
+            attempt=attempt,
+            keep=lambda content, media_type: work.artifacts.put(content, media_type),
+            folders=CaseFolders(work.scratch / f"{cell}-{attempt}".replace("/", "-")),
+            open=self._open,
+            monotonic=self._monotonic,
+        )
+        return self._go_on(work, _Live(cell, attempt, run, run.steps()), None, len(facts) + 1)
+
+    def _go_on(self, work: Work, live: "_Live", answer: ModelAnswer | None, version: int) -> Done:
+        """Run until a model must answer or the case has ended; all events in one append."""
+        run = live.run
+        try:
+            question = live.steps.send(answer) if answer else next(live.steps)
+        except StopIteration as stop:
+            finished: CaseFinished = stop.value
+            run.discard()
+            return _done(live.cell, [*run.take(), finished], version)
+        except (LedgerError, OSError):
+            run.discard()
+            raise
+        except Exception as error:
+            detail = f"{type(error).__name__}: {error}"
+            where = "".join(traceback.format_tb(error.__traceback__, -3))
+            diagnostics.error("session void", cell=str(live.cell), error=detail, where=where)
+            run.discard()
+            finished = void(live.cell, live.attempt, detail)
+            return _done(live.cell, [*run.take(), finished], version)
+        recorded = run.take()
+        live.version = version + len(recorded)
+        self._live = live
+        command = AskModelCommand(
+            cell=str(live.cell),
+            turn=live.turn,
+            model=run.driver.model,
+            request=run.request(question),
+        )
+        live.turn += 1
+        return Done(
+            [NewEvent(live.cell.stream, event) for event in recorded],
+            [command],
+            {live.cell.stream: version},
+        )
+
+
+@dataclass
+class _Live:
+    """A session that waits for a model, and how much of its cell's stream it knows."""
+
+    cell: CellId
+    attempt: int
+    run: "_Run"
+    steps: Steps
+    version: int = 0
+    turn: int = 0
+
+    def fits(self, cell: CellId, attempt: int) -> bool:
+        return (self.cell, self.attempt) == (cell, attempt)
+
+
+def latest_attempt(facts: Sequence[Fact]) -> tuple[int, str]:
+    """(attempt to run or that runs, ``new``, ``running`` or ``observed``)."""
+    attempt, status = 0, "new"
+    for fact in facts:
+        match fact.event:
+            case CellStarted() as event:
+                attempt, status = event.attempt, "running"
+            case CaseFinished() as event:
+                if event.ended == "void":
+                    attempt, status = event.attempt + 1, "new"
+                else:
+                    status = "observed"
+    return attempt, status
+
+
+def model_answer(facts: Sequence[Fact], read: ReadArtifact) -> ModelAnswer | None:
+    """What the model server recorded of a turn; None where it is still to come."""
+    for fact in facts:
+        match fact.event:
+            case TurnAnswered() as event:
+                answer = msgspec.json.decode(read(event.answer), type=RecordedAnswer)
+                calls = tuple(
+                    ModelCall(call.id, call.name, call.arguments) for call in answer.calls
+                )
+                return ModelAnswer(answer.content, calls, answer.finish_reason)
+            case TurnFailed(retry=False) as event:
+                return ModelAnswer("", failed=event.kind)
+    return None
+
+
+def void(cell: CellId, attempt: int, detail: str) -> CaseFinished:
+    """Our own fault: the run says nothing about the system, and is made again."""
+    return CaseFinished(
+        cell=cell,
+        attempt=attempt,
+        ended="void",
+        detail=detail[:2000],
+        uncertainty=("everything: the run is void by a fault that is not the system's",),
+    )
+
+
+def _done(cell: CellId, recorded: Sequence[Event], version: int) -> Done:
+    return Done(
+        [NewEvent(cell.stream, event) for event in recorded],
+        [ContinueStudy()],
+        {cell.stream: version},
+    )
+
+
+@dataclass
+class _Run:
+    """One attempt of a cell. :meth:`steps` is the whole of it, in order."""
+
+    frozen: SuiteInHand
+    cell: CellId
+    attempt: int
+    keep: Keep
+    folders: CaseFolders
+    open: OpenMemory
+    monotonic: Callable[[], float]
+    recorded: list[Event] = field(default_factory=list)
+    retrievals: int = 0
+    deadline: float = 0.0
+    system: MemorySystem | None = None
+
+    def __post_init__(self) -> None:
+        self.study: TransferStudy = self.frozen.study
+        self.memory: Memory = self.study.memory(self.cell.arm)
+        self.driver: Driver = self.study.driver(self.cell.agent)
+        self.unit, self.family, self.case = self.frozen.unit(self.cell.unit)
+
+    def take(self) -> list[Event]:
+        """The events since the last time."""
+        taken, self.recorded = self.recorded, []
+        return taken
+
+    def discard(self) -> None:
+        """Remove what the case left on disk. The records have everything that counts."""
+        if self.system is not None:
+            self.system.close()
+            self.system = None
+        if self.folders.root.exists():
+            remove_tree(self.folders.root)
+
+    def steps(self) -> Steps:
+        if self.folders.root.exists():  # of a process that was killed before it could record
+            remove_tree(self.folders.root)
+        self.folders.create()
+        suite = self.study.suite
+        world = World(
+            self.family.fixture,
+            self.family.decision_options,
+            self.case.acknowledgements,
+            suite.max_calls,
+        )
+        ended: Observed = "completed"
+        detail = ""
+        capabilities = events.Capabilities()
+        try:
+            system = self._open_system()
+            capabilities = system.capabilities
+            self._describe(system)
+            canaries = self._seed(system)
+            if self.case.write_session is not None:
+                self._snapshot(system, "before_write")
+                given = SessionInput(
+                    purpose="write",
+                    turns=self.case.write_session.turns,
+                    session=self.case.session,
+                    tools=(),
+                    system_prompt=self._system_prompt(),
+                    max_turns=suite.max_turns,
+                )
+                yield from self._session(system, given, world, canaries)
+                self._snapshot(system, "after_write")
+                system.close()
+                system = self._open_system()  # nothing but the store carries over
+            self._snapshot(system, "before_session")
+            given = SessionInput(
+                purpose="task",
+                turns=(self.case.prompt,),
+                session=self.case.session,
+                tools=world.tools,
+                system_prompt=self._system_prompt(),
+                max_turns=suite.max_turns,
+            )
+            ended, detail = yield from self._session(system, given, world, canaries)
+        except SystemFailure as failure:
+            ended, detail = failure.ended, str(failure)
+        except _Infrastructure as fault:
+            return void(self.cell, self.attempt, str(fault))
+        world.close()
+        self._read_surface(world)
+        if self.system is not None:
+            try:
+                self._snapshot(self.system, "after_session")
+            except SystemFailure as failure:
+                if ended == "completed":
+                    ended, detail = failure.ended, str(failure)
+        return CaseFinished(
+            cell=self.cell,
+            attempt=self.attempt,
+            ended=ended,
+            detail=detail[:2000],
+            uncertainty=uncertainty(capabilities),
+        )
+
+    # ---- before a session --------------------------------------------------------------------
+
+    def _open_system(self) -> MemorySystem:
+        opening = Opening(self.folders, float(self.study.suite.session_s))
+        self.system = self.open(self.memory, opening)
+        return self.system
+
+    def _system_prompt(self) -> str:
+        return "" if self.driver.kind == "own" else system_prompt(find_driver(self.driver.kind))
+
+    def _describe(self, system: MemorySystem) -> None:
+        manifest = (
+            cast(OwnDriver, system).driver_manifest()
+            if self.driver.kind == "own"
+            else driver_manifest(self.study, self.driver)
+        )
+        self.recorded.append(
+            events.SystemDescribed(
+                memory=self._json(system.manifest()),
+                driver=self._json(manifest),
+                capabilities=system.capabilities,
+                clock_control=system.capabilities.clock,
+            )
+        )
+
+    def _seed(self, system: MemorySystem) -> dict[str, str]:
+        """Put the case's records among the distractors; returns every canary by what it marks."""
+        freeze, trial = self.frozen.event.digest, self.cell.repeat
+        marks = {
+            record.correction_id: nonce(freeze, self.unit.unit, trial, record.correction_id)
+            for record in self.family.records
+        }
+        records = [self.family.record(name) for name in self.case.store]
+        unrelated = distractors(
+            self.frozen.suite.suite_id,
+            self.frozen.suite.version,
+            self.family,
+            self.case.case_id,
+            self.unit.distractors,
+        )
+        marks |= {
+            record.correction_id: nonce(freeze, self.unit.unit, trial, record.correction_id)
+            for record in unrelated
+        }
+        # Records stand among the others at even distances, in their own order.
+        order = list(unrelated)
+        for index, record in enumerate(records):
+            order.insert((index + 1) * len(unrelated) // (len(records) + 1) + index, record)
+        texts = {
+            record.correction_id: render(record, marks[record.correction_id]) for record in order
+        }
+        ids = system.seed(texts) if texts else {}
+        self.recorded.append(
+            events.MemorySeeded(
+                ids={record.correction_id: ids[record.correction_id] for record in records},
+                distractors=tuple(
+                    stored for record in unrelated for stored in ids[record.correction_id]
+                ),
+                renderings=self._json(
+                    {record.correction_id: texts[record.correction_id] for record in records}
+                ),
+            )
+        )
+        return marks
+
+    def _snapshot(self, system: MemorySystem, when: Any) -> None:
+        taken = system.snapshot()
+        self.recorded.append(
+            events.StoreSnapshotted(
+                when=when,
+                digest=taken.digest,
+                grade=taken.grade,
+                items=None if taken.items is None else self._items(taken.items),
+            )
+        )
+
+    # ---- a session ---------------------------------------------------------------------------
+
+    def _session(
+        self,
+        system: MemorySystem,
+        given: SessionInput,
+        world: World,
+        canaries: Mapping[str, str],
+    ) -> Generator[AskModel, ModelAnswer, tuple[Observed, str]]:
+        """Open, drive to the last word, close. Returns how it ended, or raises SystemFailure
+        after recording what was seen until then."""
+        surroundings = {
+            "prompt": "\n\n".join(given.turns),
+            "system prompt": given.system_prompt,
+            "tools": canonical(given.tools).decode(),
+            "environment": "\n".join(os.environ.values()),
+            "fixture": canonical(world.before).decode(),
+        }
+        leaked = tuple(
+            where
+            for where, text in surroundings.items()
+            if any(canary in text for canary in canaries.values())
+        )
+        self.recorded.append(
+            events.SessionOpened(
+                purpose=given.purpose,
+                session=given.session,
+                prompt=self._text(surroundings["prompt"]),
+                system_prompt=self._text(given.system_prompt),
+                tools=self.keep(surroundings["tools"].encode(), JSON),
+                freshness=self._freshness(system),
+                fixture=world.start,
+            )
+        )
+        self.retrievals = 0
+        self.deadline = self.monotonic() + self.study.suite.session_s
+        finish, detail = Finish(""), ""
+        ended: Observed = "completed"
+        try:
+            finish = yield from self._drive(system, given, world)
+            ended = finish.ended
+            if world.flooded:
+                ended, detail = "flooded", f"more than {self.study.suite.max_calls} calls"
+        except SystemFailure as failure:
+            ended, detail = failure.ended, str(failure)
+        self.recorded.append(
+            events.SessionClosed(
+                purpose=given.purpose,
+                text=self._text(finish.text[:MAX_FINAL_TEXT]),
+                claims=tuple(
+                    Claim(kind=claim.kind, about=claim.about[:200])
+                    for claim in finish.claims[:MAX_CLAIMS]
+                ),
+                claims_grade="captured",
+                retrievals=self.retrievals,
+                leaked=leaked,
+            )
+        )
+        if given.purpose == "write" and ended != "completed":
+            raise SystemFailure(ended, detail)
+        return ended, detail
+
+    def _freshness(self, system: MemorySystem) -> dict[str, str]:
+        """What proves that nothing but the store carried over; no value is of this machine."""
+        own = getattr(system, "freshness", None)
+        return {
+            "conversation": "a new one, without a message before the prompt",
+            "home": _is_empty(self.folders.home),
+            "directory": _is_empty(self.folders.work),
+            "memory": "opened anew over the case's own copy of the store",
+            **(own() if callable(own) else {}),
+        }
+
+    def _drive(
+        self, system: MemorySystem, given: SessionInput, world: World
+    ) -> Generator[AskModel, ModelAnswer, Finish]:
+        """Perform and record what the driver yields, until its last words."""
+        steps = (
+            cast(OwnDriver, system).run(given)
+            if self.driver.kind == "own"
+            else find_driver(self.driver.kind).run(given)
+        )
+        limit = self.study.suite.max_calls
+        memory_uses = 0
+        try:
+            effect = next(steps)
+            while True:
+                if self.monotonic() > self.deadline:
+                    raise SystemFailure(
+                        "timed_out", f"no end after {self.study.suite.session_s} seconds"
+                    )
+                if isinstance(effect, (Recall, Remember, ReportRetrieval, ReportPlan)):
+                    memory_uses += 1
+                    if memory_uses > limit:
+                        raise SystemFailure("flooded", f"used the memory more than {limit} times")
+                result: Result
+                match effect:
+                    case Finish():
+                        return effect
+                    case Recall():
+                        result = self._recall(system, effect, given)
+                    case Remember():
+                        result = self._remember(system, effect, given)
+                    case CallTool():
+                        result = self._call(world, effect)
+                        if world.flooded:
+                            return Finish("")
+                    case ReportRetrieval():
+                        result = self._reported_retrieval(effect)
+                    case ReportPlan():
+                        result = self._reported_plan(world, effect)
+                    case AskModel():
+                        result = yield effect
+                        if result.failed:
+                            raise _failed_turn(result.failed)
+                effect = steps.send(result)
+        except StopIteration:
+            return Finish("")
+        finally:
+            steps.close()
+
+    def _recall(self, system: MemorySystem, effect: Recall, given: SessionInput) -> Remembered:
+        found = system.recall(effect.query, given.session)
+        if len(found.items) > MAX_ITEMS:
+            raise SystemFailure("flooded", f"delivered {len(found.items)} items at once")
+        self._record_retrieval(
+            found.query,
+            found.items,
+            found.admitted,
+            tuple(
+                events.MemoryNotice(kind=notice.kind, records=notice.records)
+                for notice in found.notices
+            ),
+            found.grade,
+        )
+        return Remembered(
+            tuple(
+                DeliveredText(
+                    item.id, item.text, found.admitted is None or item.id in found.admitted
+                )
+                for item in found.items
+            ),
+            tuple(MemoryNotice(notice.kind, notice.records) for notice in found.notices),
+        )
+
+    def _record_retrieval(
+        self,
+        query: str,
+        items: Sequence[StoredItem],
+        admitted: tuple[str, ...] | None,
+        notices: tuple[events.MemoryNotice, ...],
+        grade: Grade,
+    ) -> None:
+        self.retrievals += 1
+        self.recorded.append(
+            events.MemoryRetrieved(
+                query=query[:MAX_QUERY],
+                delivered=tuple(
+                    RetrievedItem(id=item.id, digest=sha256(item.text.encode()).hexdigest())
+                    for item in items
+                ),
+                admitted=admitted,
+                notices=notices,
+                grade=grade,
+                content=self._items(items),
+            )
+        )
+
+    def _remember(self, system: MemorySystem, effect: Remember, given: SessionInput) -> Kept:
+        answer = system.remember(effect.text, given.session)
+        self.recorded.append(
+            events.MemoryWritten(
+                acknowledged=answer.acknowledged, text=self._text(answer.text), grade="captured"
+            )
+        )
+        return Kept(answer.acknowledged, answer.text)
+
+    def _call(self, world: World, effect: CallTool) -> ToolShown:
+        calls, declared = len(world.journal), len(world.declarations)
+        shown = world.call(effect.name, effect.arguments)
+        for entry in world.journal[calls:]:
+            self.recorded.append(
+                events.FixtureCalled(
+                    number=entry.number,
+                    tool=entry.tool,
+                    effect=entry.effect,
+                    arguments=self.keep(canonical(entry.arguments), JSON),
+                    ok=entry.ok,
+                    result=self.keep(entry.result.encode(), JSON),
+                    state=entry.state,
+                )
+            )
+        for declaration in world.declarations[declared:]:
+            self.recorded.append(
+                events.DecisionDeclared(
+                    option=declaration.option,
+                    basis=declaration.basis,
+                    call=declaration.call,
+                    before_write=declaration.before_write,
+                    grade="captured",
+                )
+            )
+        text = canonical(shown).decode()
+        return ToolShown(shown.ok, shown.value, shown.error or "", text)
+
+    def _reported_retrieval(self, effect: ReportRetrieval) -> Noted:
+        items = [StoredItem(item.id, item.text) for item in effect.items[:MAX_ITEMS]]
+        admitted = tuple(item.id for item in effect.items if item.admitted)
+        self._record_retrieval(
+            effect.query, items, admitted if effect.admitted_shown else None, (), "reported"
+        )
+        return Noted()
+
+    def _reported_plan(self, world: World, effect: ReportPlan) -> Noted:
+        changed = any(entry.ok and entry.effect == "write" for entry in world.journal)
+        self.recorded.append(
+            events.DecisionDeclared(
+                option=effect.option[:200],
+                basis=tuple(name[:200] for name in effect.basis[:MAX_CLAIMS]),
+                call=-1,
+                before_write=not changed,
+                grade="reported",
+            )
+        )
+        return Noted()
+
+    # ---- after it ----------------------------------------------------------------------------
+
+    def _read_surface(self, world: World) -> None:
+        self.recorded.append(
+            events.SurfaceRead(
+                before=self.keep(canonical(world.before), JSON),
+                after=self.keep(canonical(world.state), JSON),
+                calls=len(world.journal),
+                side_effects=self.folders.strangers(),
+            )
+        )
+
+    def request(self, question: AskModel) -> ArtifactRef:
+        """The request to the model: the driver's messages, the study's sampling, the trial's seed.
+
+        ``answer_schema`` stands in it only where the driver gave one.
+        """
+        model = model_of(self.study, self.driver)
+        request = ModelRequest(
+            messages=wire(question.messages),
+            tools=wire_offered(question.tools),
+            temperature=model.generation.temperature,
+            top_p=model.generation.top_p,
+            seed=model.generation.seed + self.cell.repeat,
+            max_tokens=model.generation.max_completion_tokens,
+            reasoning=model.reasoning,
+            answer_schema=question.answer_schema or msgspec.UNSET,
+        )
+        return self.keep(msgspec.json.encode(request), JSON)
+
+    def _json(self, value: Any) -> ArtifactRef:
+        return self.keep(canonical(value), JSON)
+
+    def _text(self, text: str) -> ArtifactRef:
+        return self.keep(text.encode("utf-8", "replace"), "text/plain")
+
+    def _items(self, items: Sequence[StoredItem]) -> ArtifactRef:
+        return self._json([{"id": item.id, "text": item.text} for item in items])
+
+
+class _Infrastructure(Exception):
+    """The model server failed: nothing that the system under test could do about."""
+
+
+def _failed_turn(kind: str) -> Exception:
+    """A turn without an answer: the model's own fault, or that of what carries it."""
+    if kind == "timeout":
+        return SystemFailure("timed_out", "the model gave no answer in time")
+    if kind == "overflow":
+        return SystemFailure("crashed", "the conversation outgrew the model's context")
+    return _Infrastructure(f"the model server failed: {kind}")
+
+
+def _is_empty(folder: Any) -> str:
+    return "new and empty" if not any(folder.iterdir()) else "not empty"
+
+
+def wire_offered(tools: Sequence[OfferedTool]) -> list[dict[str, Any]]:
+    """Tools in the form of OpenAI's chat completions request (``tools``)."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+            },
+        }
+        for tool in tools
+    ]
+
+
+def model_of(study: TransferStudy, driver: Driver) -> Model:
+    """The model that a chat driver asks."""
+    return next(model for model in study.models if model.id == driver.model)
+
+
+def driver_manifest(study: TransferStudy, driver: Driver) -> Manifest:
+    """What makes one of our drivers the one it is. Of a model's, no layer can be seen."""
+    known = find_driver(driver.kind)
+    sources = source_digests(known)
+    settings: dict[str, Any] = dict(known.layers)
+    if driver.model:
+        settings["model"] = msgspec.to_builtins(model_of(study, driver))
+    return Manifest(
+        kind=driver.kind,
+        id=driver.id,
+        settings=settings,
+        sources=sources,
+        layers={
+            name: layer_digest(
+                known.layers[name],
+                [sources.get(file) for file in TOOL_FILES] if name == "tool_execution" else None,
+            )
+            for name in DRIVER_LAYERS
+            if name in known.layers
+        },
+    )
+
+
+def uncertainty(shown: events.Capabilities) -> tuple[str, ...]:
+    """What could not be determined, and why: what the system does not show."""
+    found = []
+    if shown.store == "opaque":
+        found.append("retention: the system does not let its store be read")
+    if shown.trace == "none":
+        found.append("retrieval and relevance: the system shows nothing of what it delivers")
+    elif shown.trace == "retrieval":
+        found.append("relevance: the system does not show which records it let through")
+    if shown.plan != "before_action":
+        found.append(f"decision: {DECLARE_DECISION} is the only place where it would show")
+    if shown.clock == "system":
+        found.append("clock: the system reads the machine's, which is not the case's")
+    return tuple(found)

@@ -1,0 +1,310 @@
+"""A case from its start to its end: what is recorded, in order, and what each fault becomes."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from actors.memory_systems.contract import (
+    Acknowledgement,
+    Delivery,
+    Opening,
+    Snapshot,
+    SystemFailure,
+)
+from actors.memory_systems.store import StoreMemory
+from harnesses.memory.contract import StoredItem
+from schemas.base import Event
+from schemas.commands import ContinueStudy
+from schemas.correction import Session
+from schemas.events.cell import CellStarted
+from schemas.events.transfer import (
+    CaseFinished,
+    DecisionDeclared,
+    FixtureCalled,
+    MemoryRetrieved,
+    MemorySeeded,
+    MemoryWritten,
+    SessionClosed,
+    SessionOpened,
+    StoreSnapshotted,
+    SurfaceRead,
+    SystemDescribed,
+)
+from schemas.rendering import is_intact
+from schemas.transfer_study import Memory
+
+Make = Callable[..., Any]
+POSITIVE = "F101-01-positive.d0/full/reader/0"
+
+
+def of(events: list[Event], kind: type[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def test_a_case_is_recorded_in_the_order_in_which_it_happened(laboratory: Make) -> None:
+    events = laboratory().run(POSITIVE)
+    kinds = [type(event).__name__ for event in events]
+    assert kinds[:6] == [
+        "CellStarted",
+        "SystemDescribed",
+        "MemorySeeded",
+        "StoreSnapshotted",
+        "SessionOpened",
+        "MemoryRetrieved",
+    ]
+    assert kinds[-4:] == ["SessionClosed", "SurfaceRead", "StoreSnapshotted", "CaseFinished"]
+    assert set(kinds[6:-4]) == {"FixtureCalled", "DecisionDeclared"}
+    assert [event.when for event in of(events, StoreSnapshotted)] == [
+        "before_session",
+        "after_session",
+    ]
+    finished = of(events, CaseFinished)[0]
+    assert (finished.ended, finished.attempt, finished.uncertainty) == ("completed", 0, ())
+
+
+def test_what_was_seeded_is_what_the_snapshot_holds_and_the_memory_delivers(
+    laboratory: Make,
+) -> None:
+    lab = laboratory()
+    events = lab.run("F101-01-positive.d50/full/reader/0")
+    seeded = of(events, MemorySeeded)[0]
+    (stored,) = seeded.ids["CT-101"]
+    assert len(seeded.distractors) == 50 and stored not in seeded.distractors
+    rendering = lab.read(seeded.renderings)["CT-101"]
+    items = {item["id"]: item["text"] for item in lab.read(of(events, StoreSnapshotted)[0].items)}
+    assert len(items) == 51
+    assert is_intact(rendering, items[stored])
+    assert 0 < list(items).index(stored) < 50, "the record does not stand at the store's edge"
+    retrieved = of(events, MemoryRetrieved)[0]
+    assert ([item.id for item in retrieved.delivered], retrieved.admitted) == ([stored], (stored,))
+    assert lab.read(retrieved.content) == [{"id": stored, "text": items[stored]}]
+
+
+def test_the_journal_counts_and_the_decision_comes_before_the_change(laboratory: Make) -> None:
+    lab = laboratory()
+    events = lab.run(POSITIVE)
+    calls = of(events, FixtureCalled)
+    assert [call.number for call in calls] == list(range(len(calls)))
+    assert of(events, SurfaceRead)[0].calls == len(calls)
+    decision = of(events, DecisionDeclared)[0]
+    assert (decision.option, decision.basis, decision.before_write) == (
+        "staging",
+        ("CT-101",),
+        True,
+    )
+    assert calls[decision.call].tool == "declare_decision"
+    after = lab.read(of(events, SurfaceRead)[0].after)
+    assert after["trees"]["staging"]["limits.toml"] == {"limit": 40}
+    assert lab.read(of(events, SurfaceRead)[0].before)["trees"]["staging"]["limits.toml"] == {
+        "limit": 25
+    }
+
+
+def test_the_same_cell_gives_the_same_records(laboratory: Make) -> None:
+    first, second = (laboratory().run(POSITIVE) for _ in range(2))
+    assert first == second
+    other_trial = laboratory().run(POSITIVE[:-1] + "1")
+    assert of(other_trial, MemorySeeded) != of(first, MemorySeeded), "a trial has its own nonces"
+
+
+def test_a_persistence_case_teaches_first_and_starts_anew(laboratory: Make) -> None:
+    lab = laboratory()
+    events = lab.run("F105-02-persistence.d0/full/reader/0")
+    assert [event.when for event in of(events, StoreSnapshotted)] == [
+        "before_write",
+        "after_write",
+        "before_session",
+        "after_session",
+    ]
+    before, after, again, _ = of(events, StoreSnapshotted)
+    assert before.digest != after.digest == again.digest
+    assert [event.purpose for event in of(events, SessionOpened)] == ["write", "task"]
+    assert [event.acknowledged for event in of(events, MemoryWritten)] == [True]
+    assert of(events, SessionClosed)[0].claims[0].kind == "saved"
+    assert of(events, DecisionDeclared)[0].option == "guard_size"
+
+
+@pytest.mark.parametrize(("driver", "claims"), [("liar", 1), ("ignorer", 0), ("null", 0)])
+def test_who_keeps_nothing_leaves_the_store_as_it_was(
+    laboratory: Make, driver: str, claims: int
+) -> None:
+    events = laboratory().run(f"F105-02-persistence.d0/full/{driver}/0")
+    before, after = of(events, StoreSnapshotted)[:2]
+    assert before.digest == after.digest
+    assert len(of(events, SessionClosed)[0].claims) == claims
+
+
+def test_a_session_is_fresh_and_no_canary_is_seen_outside_the_memory(laboratory: Make) -> None:
+    lab = laboratory()
+    events = lab.run(POSITIVE)
+    assert of(events, SessionClosed)[0].leaked == ()
+    opened = of(events, SessionOpened)[0]
+    assert opened.freshness["home"] == opened.freshness["directory"] == "new and empty"
+    mark = lab.read(of(events, MemorySeeded)[0].renderings)["CT-101"][-16:]
+    assert mark.encode() not in lab.context.artifacts.get(opened.prompt)
+    assert not list((lab.context.directory.var / "scratch" / "memory_session").iterdir())
+
+
+def test_a_canary_outside_the_memory_channel_is_recorded(
+    laboratory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = laboratory()
+    events = lab.run(POSITIVE)
+    mark = lab.read(of(events, MemorySeeded)[0].renderings)["CT-101"][-16:]
+    monkeypatch.setitem(os.environ, "PROFILE", f"note {mark}")
+    assert of(laboratory().run(POSITIVE), SessionClosed)[0].leaked == ("environment",)
+
+
+def test_what_a_system_declares_and_is_made_of_is_recorded(laboratory: Make) -> None:
+    lab = laboratory()
+    described = of(lab.run(POSITIVE), SystemDescribed)[0]
+    memory, driver = lab.read(described.memory), lab.read(described.driver)
+    assert set(memory["layers"]) | set(driver["layers"]) == {
+        "representation",
+        "indexing",
+        "query",
+        "relevance_filter",
+        "conflict_policy",
+        "decision_control",
+        "tool_execution",
+        "outcome_check",
+    }
+    assert (described.capabilities.trace, described.clock_control) == ("admitted", "settable")
+    early = of(lab.run(POSITIVE.replace("reader", "early_acknowledger")), SystemDescribed)[0]
+    other = lab.read(early.driver)["layers"]
+    assert [name for name in other if other[name] != driver["layers"][name]] == ["outcome_check"]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+class Faulty(StoreMemory):
+    """Our store, until it is asked."""
+
+    fault: Exception | None = None
+    at: str = "recall"
+
+    def recall(self, query: str, session: Session) -> Delivery:
+        if self.at == "recall" and self.fault is not None:
+            raise self.fault
+        return super().recall(query, session)
+
+    def seed(self, texts: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        if self.at == "seed" and self.fault is not None:
+            raise self.fault
+        return super().seed(texts)
+
+    def snapshot(self) -> Snapshot:
+        if self.at == "snapshot" and self.fault is not None:
+            raise self.fault
+        return super().snapshot()
+
+    def remember(self, text: str, session: Session) -> Acknowledgement:
+        if self.at == "remember" and self.fault is not None:
+            raise self.fault
+        return super().remember(text, session)
+
+
+def faulty(at_: str, fault_: Exception) -> Callable[[Memory, Opening], StoreMemory]:
+    class ThisFault(Faulty):
+        fault, at = fault_, at_
+
+    return ThisFault
+
+
+@pytest.mark.parametrize("ended", ["crashed", "timed_out", "flooded", "malformed"])
+@pytest.mark.parametrize("at", ["recall", "seed", "snapshot"])
+def test_what_the_system_does_wrong_is_an_observed_outcome(
+    laboratory: Make, ended: Any, at: str
+) -> None:
+    lab = laboratory(opener=faulty(at, SystemFailure(ended, "no answer")))
+    events = lab.run(POSITIVE)
+    finished = of(events, CaseFinished)[0]
+    assert (finished.ended, finished.detail) == (ended, "no answer")
+    assert len(of(events, SurfaceRead)) == 1, "the surface is read whatever the system did"
+    assert len(of(events, SessionClosed)) == (at == "recall")
+    assert lab.requested() == [ContinueStudy()]
+    assert lab.advance(POSITIVE) == [], "an observed outcome is not run again"
+
+
+def test_a_failure_while_being_taught_ends_the_case(laboratory: Make) -> None:
+    lab = laboratory(opener=faulty("remember", SystemFailure("crashed", "gone")))
+    events = lab.run("F105-02-persistence.d0/full/reader/0")
+    assert of(events, CaseFinished)[0].ended == "crashed"
+    assert [event.purpose for event in of(events, SessionClosed)] == ["write"]
+
+
+def test_a_fault_of_ours_is_void_and_run_again_up_to_the_attempts(laboratory: Make) -> None:
+    lab = laboratory(opener=faulty("recall", ZeroDivisionError("ours")))
+    for attempt in range(lab.in_hand.study.attempts):
+        events = lab.run(POSITIVE)
+        assert of(events, CellStarted)[0].attempt == attempt
+        finished = of(events, CaseFinished)[0]
+        assert (finished.ended, finished.attempt) == ("void", attempt)
+        assert "ZeroDivisionError" in finished.detail
+    assert lab.advance(POSITIVE) == [], "no attempts are left"
+
+
+def test_a_void_run_is_followed_by_one_that_counts(laboratory: Make) -> None:
+    lab = laboratory(opener=faulty("recall", ZeroDivisionError("ours")))
+    lab.run(POSITIVE)
+    lab.more = {}
+    lab.restart()
+    events = lab.run(POSITIVE)
+    assert of(events, CaseFinished)[0].ended == "completed"
+    assert of(events, CaseFinished)[0].attempt == 1
+    assert len(of([fact.event for fact in lab.facts(POSITIVE)], CaseFinished)) == 2, "both recorded"
+
+
+class Killed(BaseException):
+    """What ends a process without a word."""
+
+
+def test_a_worker_that_is_killed_leaves_an_attempt_that_is_recorded_as_void(
+    laboratory: Make,
+) -> None:
+    class Kills(StoreMemory):
+        def recall(self, query: str, session: Session) -> Delivery:
+            raise Killed
+
+    lab = laboratory(opener=Kills)
+    with pytest.raises(Killed):
+        lab.advance(POSITIVE)
+    assert [type(fact.event) for fact in lab.facts(POSITIVE)] == [CellStarted]
+    left = lab.context.log.claim(["memory_session"], 0.0)
+    assert left is None, "the lease of the dead worker has not run out"
+    lab.more = {}
+    lab.restart()
+    (finished,) = lab.advance_again(POSITIVE)
+    assert isinstance(finished, CaseFinished)
+    assert (finished.ended, finished.attempt) == ("void", 0)
+    assert "was lost" in finished.detail
+    events = lab.run(POSITIVE)
+    assert of(events, CellStarted)[0].attempt == 1
+    assert of(events, CaseFinished)[0].ended == "completed"
+
+
+def test_more_calls_than_allowed_is_a_flood(laboratory: Make) -> None:
+    events = laboratory(max_calls=2).run(POSITIVE)
+    finished = of(events, CaseFinished)[0]
+    assert (finished.ended, "more than 2 calls" in finished.detail) == ("flooded", True)
+    assert [call.ok for call in of(events, FixtureCalled)] == [True, True, False]
+
+
+def test_a_delivery_without_end_is_a_flood(laboratory: Make) -> None:
+    class Floods(StoreMemory):
+        def recall(self, query: str, session: Session) -> Delivery:
+            return Delivery(query, tuple(StoredItem(str(n), "x") for n in range(20_000)), None)
+
+    events = laboratory(opener=Floods).run(POSITIVE)
+    assert of(events, CaseFinished)[0].ended == "flooded"
+
+
+def test_a_session_without_end_times_out(laboratory: Make) -> None:
+    now = iter(range(0, 10_000, 100))
+    events = laboratory(monotonic=lambda: float(next(now))).run(POSITIVE)
+    finished = of(events, CaseFinished)[0]
+    assert (finished.ended, "seconds" in finished.detail) == ("timed_out", True)
+    assert len(of(events, SessionClosed)) == 1
