@@ -10,7 +10,7 @@ was voided, never a failure or a time-out of the agent. The choices are explaine
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
@@ -198,6 +198,14 @@ class Family(Value):
     holm: HolmAdjustment
 
 
+class Withdrawn(Value):
+    """A contrast that was frozen or declared, and that an amendment took out."""
+
+    id: Identifier
+    primary: bool
+    at: Annotated[Position, Meta(description="record of the amendment")]
+
+
 class FunnelStage(Value):
     """Cells that reached a stage, and those that also reached every stage before it."""
 
@@ -307,6 +315,9 @@ class Results(Value):
     primary: Annotated[Identifier | None, Meta(description="id of the primary contrast")]
     contrasts: tuple[ContrastResult, ...]
     families: tuple[Family, ...]
+    withdrawn: Annotated[
+        tuple[Withdrawn, ...], Meta(description="contrasts that are not declared any more")
+    ] = ()
     flow: tuple[Flow, ...]
     arms: tuple[ArmSummary, ...]
     by_needs_gold_symbol: tuple[BySymbol, ...]
@@ -410,6 +421,20 @@ def _standing(
     return "exploratory" if late else "confirmatory", since.seq
 
 
+def _withdrawn(study: Study, declarations: Sequence[Declaration]) -> tuple[Withdrawn, ...]:
+    """What was declared once and is not now, by the record that took it out last."""
+    declared = {contrast.id for contrast in study.contrasts}
+    found: dict[str, Withdrawn] = {}
+    for before, after in pairwise(declarations):
+        kept = {contrast.id for contrast in after.study.contrasts}
+        for contrast in before.study.contrasts:
+            if contrast.id not in kept and contrast.id not in declared:
+                found[contrast.id] = Withdrawn(
+                    id=contrast.id, primary=contrast.primary, at=after.seq
+                )
+    return tuple(found.values())
+
+
 # --- the analysis --------------------------------------------------------------------------------
 
 
@@ -449,6 +474,7 @@ def analyse(
         primary=primary,
         contrasts=contrasts,
         families=families,
+        withdrawn=_withdrawn(study, declarations),
         flow=tuple(_flow(block, cells) for block in ("matrix", "repeat")),
         arms=tuple(_arm_summary(arm, model, matrix) for arm, model in arms),
         by_needs_gold_symbol=tuple(_by_symbol(arm, model, matrix) for arm, model in arms),

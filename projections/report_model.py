@@ -274,6 +274,12 @@ def build_report(inputs: ReportInputs) -> Report:
 def primary_sentence(results: Results) -> str:
     """What the primary contrast found, with the verdict that fits alpha."""
     if results.primary is None:
+        gone = [contrast for contrast in results.withdrawn if contrast.primary]
+        if gone:
+            return (
+                f"This study declares no primary contrast any more: {gone[-1].id} was taken out by "
+                f"an amendment (record {gone[-1].at})."
+            )
         return "This study declares no primary contrast."
     found = results.contrast(results.primary)
     what = f"{found.new} against {found.baseline} with {found.model}"
@@ -337,6 +343,9 @@ def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
     waiting = sum(flow.without_verdict for flow in results.flow)
     if waiting:
         remarks.append(f"Interim: {count(waiting)} planned cells have no verdict yet.")
+    if results.withdrawn:
+        names = listed([f"{each.id} (record {each.at})" for each in results.withdrawn])
+        remarks.append(f"Contrasts that were declared and that amendments took out: {names}.")
     if results.code_not_as_frozen:
         remarks.append(
             f"{count(len(results.code_not_as_frozen))} files of the code that computed this are "

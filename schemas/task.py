@@ -104,7 +104,7 @@ class Task(Value):
     ]
     environment: Annotated[str, Meta(description="identity of the test environment")]
     time_limit_ns: Annotated[
-        Nanoseconds, Meta(description="min(300 s, max(60 s, 5 x measured base time))")
+        Nanoseconds, Meta(description="5 x the measured base time in whole minutes, from 1 to 5")
     ]
     needs_gold_symbol: Annotated[
         int, Meta(ge=0, description="symbols that gold introduces and hidden tests use (counted)")

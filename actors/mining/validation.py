@@ -110,7 +110,7 @@ class Validation(Value):
     unstable: tuple[Unstable, ...] = ()
     runs: tuple[RunSummary, ...] = ()
     time_limit_ns: Annotated[
-        Nanoseconds, Meta(description="min(300 s, max(60 s, 5 x the slowest base run))")
+        Nanoseconds, Meta(description="5 x the slowest base run in whole minutes, from 1 to 5")
     ] = MIN_TIME_LIMIT_NS
 
 
@@ -257,8 +257,12 @@ def validate(
 
 
 def time_limit_ns(base_durations: Iterable[int]) -> int:
-    """Time limit of a test run, from the durations of the base's runs."""
-    return min(MAX_TIME_LIMIT_NS, max(MIN_TIME_LIMIT_NS, 5 * max(base_durations, default=0)))
+    """Time limit of a test run, from the durations of the base's runs.
+
+    In whole minutes: a task says the same when it is mined a second time on the same machine.
+    """
+    minutes = -(-5 * max(base_durations, default=0) // MIN_TIME_LIMIT_NS)
+    return min(MAX_TIME_LIMIT_NS, max(1, minutes) * MIN_TIME_LIMIT_NS)
 
 
 def _files(test_ids: Iterable[str]) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from actors.identity import package_files
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from ledger.sqlite_log import IMPORTED_MARK, SqliteLog
 from ledger.study_directory import StudyDirectory
-from schemas.events.study import AnalysisCompleted, OutcomesInspected
+from schemas.events.study import AnalysisCompleted, FrozenFile, OutcomesInspected
 from tests.cli.conftest import Run, facts_of, inspections, record
 from tests.projections.tiny_study import TinyStudy, of_type
 from tests.report.small_study import SmallStudy
@@ -50,6 +51,36 @@ def test_the_inspection_stands_before_the_analysis(ledger: Run, small: Path) -> 
     assert (ran.out + ran.err).count("SIMULATED") == 1
     assert lines[1].startswith("H018 against H000 with M002: 3/3 of the tasks resolved against 1/3")
     assert f"record {analysed.seq}, computed from records 0 to" in ran.out
+
+
+def test_what_is_not_as_frozen_is_said(ledger: Run, small: Path, tmp_path: Path) -> None:
+    said = "study.toml: not as frozen. Put it back, or record the change: `ledger amend"
+    ran = ledger("analyze", "--reason", "as planned", "--study", small)
+    assert "not as frozen" not in ran.out + ran.err
+    (small / "study.toml").write_text("other")
+    ran = ledger("analyze", "--reason", "as planned", "--study", small)
+    assert ran.status == 0 and ran.err.count(said) == 1
+    ran = ledger("report", "--study", small)
+    assert ran.status == 0 and ran.err.count(said) == 1
+    page = Path(small / "var" / "reports").rglob("report.md")
+    assert all("Put it back" not in path.read_text() for path in page)  # a report tells the log
+
+
+def test_other_code_than_the_frozen_is_said(ledger: Run, tmp_path: Path) -> None:
+    def write(tiny: TinyStudy) -> None:
+        frozen = (FrozenFile(name="actors/gone.py", digest="0" * 64), *package_files())
+        study = SmallStudy(tiny.directory.root, tiny.log, code=frozen)
+        study.write_run()
+        study.grade_everything()
+
+    study = record(tmp_path / "study", write)
+    ran = ledger("analyze", "--reason", "as planned", "--study", study)
+    assert ran.status == 0
+    assert "1 files are not as frozen: actors/gone.py; put them back, or `ledger amend`" in ran.out
+    assert ledger("report", "--out", tmp_path / "out", "--study", study).status == 0
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "1 files of the code that computed this are not as frozen; see Deviations." in page
+    assert "actors/gone.py" in page
 
 
 def test_all_contrasts_are_printed(ledger: Run, small: Path) -> None:

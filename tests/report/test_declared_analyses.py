@@ -18,13 +18,17 @@ from projections.declared_analyses import (
     ContrastResult,
     Results,
     Share,
+    Withdrawn,
     analyse,
     encode_results,
 )
 from projections.fold import fold
 from projections.outcomes import Outcomes
+from projections.report_model import primary_sentence
 from projections.residency import Residency
-from tests.report.conftest import Make, context_of
+from schemas.events.study import AmendmentRecorded
+from tests.projections.tiny_study import of_type
+from tests.report.conftest import Make, context_of, reported
 from tests.report.small_study import FAILED, NOTHING, RAN, RESOLVED, TOML, Ran, SmallStudy
 
 HEAD = ComputedFrom(study="0" * 64, head=7, leaf="1" * 64)
@@ -382,6 +386,28 @@ def test_a_contrast_that_leaves_its_family_late_changes_the_family_only(make: Ma
         "replication": ("exploratory", True),
         "gap": ("confirmatory", False),
     }
+
+
+def test_a_contrast_that_is_taken_out_is_told_of(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    assert compute(context_of(study)).withdrawn == ()
+    start = TOML.index('[[contrasts]]\nid = "primary"')
+    end = TOML.index('[[contrasts]]\nid = "replication"')
+    study.amend_to(TOML[:start] + TOML[end:], "after_inspection")
+    results = compute(context_of(study))
+    at = next(of_type(study.facts(), AmendmentRecorded)).seq
+    assert results.withdrawn == (Withdrawn(id="primary", primary=True, at=at),)
+    assert primary_sentence(results) == (
+        "This study declares no primary contrast any more: primary was taken out by an amendment "
+        f"(record {at})."
+    )
+    page = reported(study)["report.md"].decode()
+    assert f"amendments took out: primary (record {at})." in page
+    # Put back, it is there, and exploratory.
+    study.amend_to(TOML, "after_inspection")
+    assert compute(context_of(study)).withdrawn == ()
+    assert standings(study)["primary"] == ("exploratory", True)
 
 
 def test_a_title_may_be_corrected_late(make: Make) -> None:
