@@ -14,6 +14,7 @@ from ledger.checkpoint import SignedCheckpoint, parse_checkpoint, split_notes
 from ledger.errors import Integrity, Refused
 from ledger.log import Fact, NewEvent, decode
 from ledger.merkle import Frontier
+from ledger.record_sources import Damaged, read_checkpoint_log
 from projections.amendments import Amendments
 from projections.declared_analyses import (
     ComputedFrom,
@@ -239,8 +240,8 @@ def _root(context: Context, head: int) -> tuple[str, str]:
 def _first_checkpoint(context: Context, size: int) -> SignedCheckpoint | None:
     """Of the notes beside the log the smallest that covers ``size`` records."""
     try:
-        notes, _, _ = split_notes(context.directory.checkpoints.read_bytes())
-    except OSError:
-        return None
+        notes, _, _ = split_notes(read_checkpoint_log(context.directory.checkpoints))
+    except Damaged:
+        return None  # verification finds that
     covering = [signed for signed in map(parse_checkpoint, notes) if signed.checkpoint.size >= size]
     return min(covering, key=lambda signed: signed.checkpoint.size, default=None)

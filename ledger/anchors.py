@@ -14,15 +14,16 @@ A receipt that cannot be checked here and now does not count, and verification s
 import base64
 import binascii
 import os
-import stat
 import subprocess
 import tempfile
 from hashlib import sha256
 from pathlib import Path
 
+from ledger.regular_file import open_regular
 from schemas.events.ledger import CheckpointAnchored
 
 MAX_COPY_BYTES = 64 << 20
+VAR_FOLDER = "var"
 ANCHOR_BLOB = "checkpoint"
 TIME_LIMIT_SECONDS = 30
 
@@ -50,16 +51,15 @@ def _check_copy(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:
     if event.receipt != sha256(note).hexdigest():
         return False, "the receipt is not the digest of the note"
     if not os.path.isabs(event.where) or lies_beside(event.where, ledger):
-        return False, "the copy lies in the ledger's own folder"
+        return False, "the copy lies in the study's own folder"
     try:
-        # Not blocking: the path comes from the ledger and may name a pipe.
-        descriptor = os.open(event.where, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return False, "the copy is not a file"
+        # The path comes from the ledger, and may name a pipe or a device.
+        with open_regular(os.path.realpath(event.where)) as file:
             content = file.read(MAX_COPY_BYTES)
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False, "the copy is not on this machine; fetch it and give it with --against"
+    except OSError as error:
+        return False, f"the copy cannot be read: {error.strerror}"
     return (True, "the copy holds the note") if note in content else (False, "it is not the note")
 
 
@@ -72,7 +72,7 @@ def _check_git(event: CheckpointAnchored, ledger: Path, git_clone: Path | None) 
             return False, "the remote is not on this machine; clone it and give it with --git-clone"
         place = str(git_clone)
     if lies_beside(place, ledger):
-        return False, "the remote lies in the ledger's own folder"
+        return False, "the remote lies in the study's own folder"
     try:
         repository = pygit2.Repository(place, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         commit = repository[event.receipt]
@@ -120,5 +120,8 @@ def _check_time(event: CheckpointAnchored, time_authority: Path | None) -> tuple
 
 
 def lies_beside(where: str | Path, ledger: Path) -> bool:
-    """An anchor that whoever changes the ledger changes with it is none."""
-    return Path(where).resolve().is_relative_to(ledger.resolve().parent)
+    """An anchor that whoever changes the ledger changes with it is none: nothing in the study's
+    folder, nor in the folder of an export, is one."""
+    folder = ledger.resolve().parent
+    root = folder.parent if folder.name == VAR_FOLDER else folder
+    return Path(where).resolve().is_relative_to(root)

@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,9 +31,10 @@ import msgspec
 from ledger.atomic_file import sync, sync_directory
 from ledger.codec import decode_envelope, decode_event
 from ledger.errors import Integrity, Unfinished, Usage
-from ledger.last_seen import remember_ledger
+from ledger.last_seen import recall, remember, remember_ledger, seen_file
 from ledger.log import Head, StoredRecord
 from ledger.merkle import HASH_BYTES, Frontier
+from ledger.regular_file import read_regular
 from ledger.signing_keys import (
     SigningKey,
     VerifierKey,
@@ -45,7 +47,7 @@ from schemas.events.ledger import LedgerCreated
 CHECKPOINT_INTERVAL = 1_000
 """Records between two checkpoints of a log that is being written."""
 MAX_NOTE_BYTES = 16 << 10
-MAX_SIGNATURES = 16
+MAX_FRONTIER_BYTES = 2 * MAX_NOTE_BYTES
 
 _DASH = "— "
 _NOTE = re.compile(
@@ -142,9 +144,9 @@ def check_signature(
 
 
 def split_notes(content: bytes) -> tuple[list[bytes], list[bytes], bytes]:
-    """Take ``checkpoints.log`` apart: (notes, pieces that are no notes, unfinished end).
+    """Take ``checkpoints.log`` apart: (notes, pieces that are no notes, what follows the last).
 
-    A crash during an append leaves an unfinished end; it is no finding, the row is in the log.
+    A crash during an append leaves an end that ``is_cut_off``; the row is in the log.
     """
     notes, strays = [], []
     end = 0
@@ -154,6 +156,12 @@ def split_notes(content: bytes) -> tuple[list[bytes], list[bytes], bytes]:
         notes.append(match[0])
         end = match.end()
     return notes, strays, content[end:].strip(b"\n")
+
+
+def is_cut_off(end: bytes, origin: str) -> bool:
+    """True for the beginning of a note of this ledger; anything else did not come from a crash."""
+    line = f"{origin}\n".encode()
+    return len(end) <= MAX_NOTE_BYTES and (end.startswith(line) or line.startswith(end))
 
 
 def ledger_origin(created: LedgerCreated) -> str:
@@ -232,53 +240,64 @@ class Checkpointer:
         return self.sign(log)
 
     def sign(self, log: CheckpointedLog) -> bytes:
-        """Sign the root over all records; commit the note, then publish it. Returns the note.
+        """Sign the root over all records; commit the note, publish it, and remember its root in the
+        user's configuration folder. Returns the note.
 
-        Raises Integrity, and signs nothing, when the records contradict what was signed before.
+        Raises Integrity, and signs nothing, when the records contradict what was signed before or
+        what this user has seen before: an older copy of the study that was put back.
         """
-        first = next(iter(log.read(0, 1)), None)
-        if first is None:
-            raise Usage("an empty log has no root to sign; its first record comes first")
-        origin = origin_of_first_record(first.record)
+        origin = _origin(log)
+        verifier = self._key.verifier(origin)
         frontier = self._load_frontier(origin)
-        # The notes before the head: another process may sign more records meanwhile.
+        # What was signed before the head: another process may sign more records meanwhile.
+        seen = recall(self._home, verifier)
         rows = log.checkpoints()
         head = log.head()
         size = 0 if head is None else head.seq + 1
         if frontier.size > size or (rows and frontier.size > rows[-1][0]):
             frontier = Frontier()  # an older copy of the database was put back
+        known = []
         if rows:
-            self._check_consistent(log, frontier, rows[-1], size)
+            newest = parse_checkpoint(rows[-1][1]).checkpoint
+            known.append((newest.size, newest.root, "a checkpoint"))
+        if seen is not None:
+            where = f"what was seen before ({seen_file(self._home, verifier)})"
+            known.append((seen.size, bytes.fromhex(seen.root), where))
+        for known_size, root, source in sorted(known):
+            if known_size > size:
+                raise _shorter(known_size, size, source)
+            if known_size >= frontier.size:
+                _extend(frontier, log, known_size)
+                if frontier.root() != root:
+                    raise Integrity(
+                        f"the first {known_size} records differ from those of {source}: nothing "
+                        "was signed; run `ledger verify-chain`"
+                    )
         _extend(frontier, log, size)
         note = sign_checkpoint(Checkpoint(origin, frontier.size, frontier.root()), self._key)
-        if not rows:
-            remember_ledger(self._home, self._ledger, self._key.verifier(origin))
         if not rows or rows[-1][0] != frontier.size:
             log.add_checkpoint(frontier.size, note)
-        self._publish(rows, note)
+        self._publish(rows, note, origin)
         self._save_frontier(frontier, note)
+        with suppress(Unfinished):  # the folder may be read-only; what is signed is signed
+            remember_ledger(self._home, self._ledger, verifier)
+            remember(self._home, verifier, frontier.size, frontier.root())
         return note
 
-    def _check_consistent(
-        self, log: CheckpointedLog, frontier: Frontier, newest: tuple[int, bytes], size: int
-    ) -> None:
-        """A log must not sign a root that contradicts one that it signed before."""
-        signed = parse_checkpoint(newest[1]).checkpoint
-        if signed.size > size:
-            raise Integrity(
-                f"a checkpoint covers {signed.size} records and the log has {size}: nothing was "
-                "signed; run `ledger verify-chain`"
-            )
-        _extend(frontier, log, signed.size)
-        if frontier.root() != signed.root:
-            raise Integrity(
-                f"the first {signed.size} records differ from those under the newest checkpoint: "
-                "nothing was signed; run `ledger verify-chain`"
-            )
+    def refuse_older_copy(self, log: CheckpointedLog) -> None:
+        """Raises Integrity where this user has seen more records of this ledger than there are, so
+        that nothing is appended to an older copy. ``sign`` compares the roots as well."""
+        verifier = self._key.verifier(_origin(log))
+        seen = recall(self._home, verifier)
+        head = log.head()
+        size = 0 if head is None else head.seq + 1
+        if seen is not None and seen.size > size:
+            where = f"what was seen before ({seen_file(self._home, verifier)})"
+            raise _shorter(seen.size, size, where)
 
     def _load_frontier(self, origin: str) -> Frontier:
         try:
-            notes, _, roots = split_notes(self._frontier_file.read_bytes())
+            notes, _, roots = split_notes(read_regular(self._frontier_file, MAX_FRONTIER_BYTES))
             signed = parse_checkpoint(notes[0])
             hashes = [bytes.fromhex(line) for line in roots.decode("ascii").splitlines()]
             frontier = Frontier(signed.checkpoint.size, hashes)
@@ -300,26 +319,36 @@ class Checkpointer:
                 file.write(note + b"\n" + hashes.encode())
             os.replace(temporary, self._frontier_file)
 
-    def _publish(self, rows: Sequence[tuple[int, bytes]], note: bytes) -> None:
-        """Append to ``checkpoints.log`` what is committed and not yet there, and sync it."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    def _publish(self, rows: Sequence[tuple[int, bytes]], note: bytes, origin: str) -> None:
+        """Append to ``checkpoints.log`` what is committed and not yet there, and sync it.
+
+        Only the beginning of a note, which a crash leaves, is cut off; whatever else stands in the
+        file stays there for verification to find.
+        """
+        # Not blocking: a pipe of that name would wait for a reader for ever.
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             new = not self._log_file.exists()
             with open(os.open(self._log_file, flags, 0o600), "r+b", buffering=0) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file")
                 fcntl.flock(file, fcntl.LOCK_EX)
                 length = file.seek(0, os.SEEK_END)
                 start = file.seek(max(0, length - 2 * MAX_NOTE_BYTES))
                 tail = file.read()
                 published, _, torn = split_notes(tail)
-                if torn and (published or start == 0):
+                separator = b""
+                if torn and is_cut_off(torn, origin) and (published or start == 0):
                     os.ftruncate(file.fileno(), start + tail.rindex(torn))
+                elif torn and not tail.endswith(b"\n"):
+                    separator = b"\n"
                 # Whoever crashed between commit and file left its note to the next one.
                 last = _size(published[-1]) if published else 0
                 missing = [row for size, row in rows if size > last and row != note]
                 if note not in published:
                     missing.append(note)
-                content = b"".join(entry + b"\n" for entry in missing)
-                if content:
+                content = separator + b"".join(entry + b"\n" for entry in missing)
+                if missing:
                     if file.write(content) != len(content):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     sync(file.fileno())
@@ -330,6 +359,27 @@ class Checkpointer:
                 f"{self._log_file}: {error.strerror}; the checkpoint is in the database, look at "
                 "the disk and run `ledger checkpoint`"
             ) from None
+
+
+def _origin(log: CheckpointedLog) -> str:
+    """Raises Usage for an empty log, Integrity for one that has lost its beginning."""
+    first = next(iter(log.read(0, 1)), None)
+    if first is not None:
+        return origin_of_first_record(first.record)
+    if log.head() is None and not log.checkpoints():
+        raise Usage("an empty log has no root to sign; its first record comes first")
+    raise Integrity(
+        "record 0 is missing: nothing was signed; run `ledger verify-chain` and go on with a copy"
+    )
+
+
+def _shorter(known: int, size: int, source: str) -> Integrity:
+    return Integrity(
+        f"the log has {size} records, and {source} covers {known}: an older copy was put back, or "
+        "records were removed. Nothing was signed; run `ledger verify-chain` and put the newer "
+        "copy back. Where that is lost for good, delete the file that says what was seen, and the "
+        "copy is gone on with; whoever holds a newer note sees the loss"
+    )
 
 
 def _size(note: bytes) -> int:

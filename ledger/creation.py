@@ -1,7 +1,10 @@
 """How a ledger begins: record 0, whose UUID makes its chain unlike any other."""
 
+import os
+
 from ledger.checkpoint import Checkpointer
 from ledger.clock import new_id
+from ledger.errors import Integrity
 from ledger.log import Batch, NewEvent
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
@@ -14,11 +17,19 @@ def create_ledger(directory: StudyDirectory) -> str:
     """Create ``var/ledger.db`` with record 0 and its first checkpoint; returns the ledger's UUID.
 
     A ledger whose creation was killed before record 0 is gone on with. Raises StaleVersion where
-    one was begun.
+    one was begun, Integrity where one has lost its records or its database.
     """
     directory.var.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = directory.ledger.exists()
-    log = SqliteLog.open(directory.ledger) if made else SqliteLog.create(directory.ledger)
+    made = os.path.lexists(directory.ledger)
+    log = None
+    if made:
+        log = SqliteLog.open(directory.ledger)
+    if (log is None or log.head() is None) and os.path.lexists(directory.checkpoints):
+        raise Integrity(
+            f"{directory.checkpoints} is of a ledger whose records are gone: put its ledger.db "
+            "back, or move what is left of it away before a new one is begun"
+        )
+    log = log or SqliteLog.create(directory.ledger)
     uuid = new_id()
     created = LedgerCreated(
         format=FORMAT_VERSION, hash="sha-256", uuid=uuid, name=directory.root.name

@@ -17,7 +17,6 @@ import fcntl
 import os
 import shutil
 import sqlite3
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -25,12 +24,12 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from ledger.artifacts import Artifacts
+from ledger.artifacts import MAX_BYTES, Artifacts
 from ledger.atomic_file import TEMPORARY_PREFIX, sync, sync_directory
 from ledger.chain import leaf_hash
 from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
-from ledger.last_seen import key_of_ledger, remember_ledger
+from ledger.last_seen import known_ledger, remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
 from ledger.record_checks import MISSING, check_artifact, read_record
 from ledger.record_sources import (
@@ -47,6 +46,7 @@ from ledger.record_sources import (
     open_records,
     read_checkpoint_log,
 )
+from ledger.regular_file import open_regular
 from ledger.signing_keys import config_home, parse_verifier_key
 from ledger.sqlite_log import APPLICATION_ID, IMPORTED_MARK, SCHEMA, SCHEMA_VERSION
 from ledger.study_directory import StudyDirectory
@@ -83,8 +83,7 @@ def export(source: Path, directory: Path, records_only: bool = False) -> Moved:
 
     def write(live: bool) -> Moved:
         with _opened(source, live) as records:
-            rows, published = records.notes()
-            notes = all_notes(rows, published)
+            notes = _notes_of(records)
             copying = _Artifacts(None if records_only else records.artifacts, folder)
             count = 0
             with _created(folder / RECORDS_FILE) as file:
@@ -137,7 +136,7 @@ def import_ledger(directory: Path, target: Path, key: str | None = None) -> Repo
         sync_directory(var)
         report = _verified(folder, Options(key=key, last_seen=False))
     if verifier is not None:
-        remember_ledger(config_home(), StudyDirectory(target).ledger, verifier)
+        remember_ledger(config_home(), StudyDirectory(target).ledger, verifier, live=False)
     return report
 
 
@@ -155,15 +154,11 @@ def backup(source: Path, target: Path) -> Report:
             if not isinstance(records, SqliteRecords):
                 raise Refused(f"{source} is an export; copy the folder")
             var = _make_var(folder)
-            # Notes first: none may be ahead of the records that are copied afterwards.
-            rows, published = records.notes()
+            notes = _notes_of(records)
             database = var / DATABASE_FILE
             records.copy_to(database)
             _sync_file(database)
-            _write(
-                var / CHECKPOINTS_FILE,
-                b"".join(note + b"\n" for note in all_notes(rows, published)),
-            )
+            _write(var / CHECKPOINTS_FILE, b"".join(note + b"\n" for note in notes))
             if records.imported:
                 _write(var / IMPORTED_MARK, IMPORTED_TEXT)
             copying = _Artifacts(records.artifacts, var)
@@ -179,12 +174,13 @@ def backup(source: Path, target: Path) -> Report:
         path = _beside_a_writer(folder, write)
         _copy_what_people_wrote(StudyDirectory(source), folder)
         # The copy must be signed by whom the original must be.
-        key = key_of_ledger(config_home(), path)
-        demanded = Options(key=str(key) if key else None, require="self", last_seen=False)
+        known = known_ledger(config_home(), path)
+        demanded = Options(key=known.key if known else None, require="self", last_seen=False)
         report = _verified(folder, demanded)
-    if key is not None:
+    if known is not None:
         with suppress(Unfinished):  # the configuration folder cannot be written: the copy is good
-            remember_ledger(config_home(), StudyDirectory(target).ledger, key)
+            key, ledger = parse_verifier_key(known.key), StudyDirectory(target).ledger
+            remember_ledger(config_home(), ledger, key, live=False)
     return report
 
 
@@ -298,14 +294,22 @@ def _opened(source: Path, live: bool = False) -> Iterator[RecordSource]:
     try:
         try:
             yield records
-        except LedgerError as error:
+        except (LedgerError, Damaged) as error:
             if isinstance(records, SqliteRecords) and records.changed_at_rest():
                 raise _WriterCame(str(error)) from error
+            if isinstance(error, Damaged):
+                raise Integrity(f"{source}: {error}; run `ledger verify-chain`") from None
             raise
         if isinstance(records, SqliteRecords) and records.changed_at_rest():
             raise _WriterCame(f"{source}: somebody began to write to it; run this again")
     finally:
         records.close()
+
+
+def _notes_of(records: RecordSource) -> list[bytes]:
+    """Every note, to be taken before the records: none may be ahead of those that are copied."""
+    published = records.published()
+    return all_notes(records.checkpoint_rows(), published)
 
 
 def _readable(records: RecordSource) -> Iterator[Stretch]:
@@ -337,8 +341,12 @@ def _write(path: Path, content: bytes) -> None:
 
 def _check_regular(path: Path) -> None:
     """What is imported is what stands in the folder, not what a link in it points to."""
-    if path.is_symlink() or not path.is_file():
-        raise Refused(f"{path} is not a file; name the folder of an export")
+    try:
+        open_regular(path).close()
+    except FileNotFoundError:
+        raise Refused(f"{path.parent} holds no {path.name}; name the folder of an export") from None
+    except OSError as error:
+        raise Refused(f"{path} is {error.strerror}; name the folder of an export") from None
 
 
 class _Artifacts:
@@ -378,14 +386,14 @@ class _Artifacts:
             return
         if problem:
             self.altered.append(ref.digest)
-        # A link or a pipe in an artifact's place is never followed, and so not taken along.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        # A link or a pipe in an artifact's place is never followed, and so not taken along; neither
+        # is a file that is longer than the stream of these bytes can be.
         try:
-            descriptor = os.open(source / ref.digest[:2] / ref.digest, flags)
+            file = open_regular(source / ref.digest[:2] / ref.digest)
         except OSError:
             return
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with file:
+            if os.fstat(file.fileno()).st_size > _most_packed(ref.length):
                 return
             target.parent.mkdir(mode=0o700, exist_ok=True)
             with _created(target) as copy:
@@ -409,6 +417,11 @@ class _Artifacts:
             for shard in sorted(self._target.iterdir()):
                 sync_directory(shard)
             sync_directory(self._target)
+
+
+def _most_packed(length: int) -> int:
+    """The most bytes that a zlib stream of ``length`` bytes has: 5 for every stored block."""
+    return min(length, MAX_BYTES) + 5 * (min(length, MAX_BYTES) // 16_000 + 1) + 64
 
 
 # --- databases -----------------------------------------------------------------------------------

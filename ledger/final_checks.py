@@ -58,7 +58,7 @@ class Evidence(msgspec.Struct):
 def check_triggers(evidence: Evidence) -> Iterator[Finding]:
     """TRIGGER_MISSING: the guard rails against UPDATE, DELETE and INSERT are there."""
     if isinstance(evidence.source, SqliteRecords):
-        found = evidence.source.schema()
+        found = evidence.source.schema
         for name, (kind, _) in EXPECTED_SCHEMA.items():
             if kind == "trigger" and name not in found:
                 yield Finding("TRIGGER_MISSING", None, name, "no such trigger")
@@ -68,7 +68,7 @@ def check_schema(evidence: Evidence) -> Iterator[Finding]:
     """SCHEMA_DRIFT: the database is laid out exactly as this program does it."""
     if isinstance(evidence.source, SqliteRecords):
         source = evidence.source
-        found = source.schema()
+        found = source.schema
         missing_triggers = {
             name: entry
             for name, entry in EXPECTED_SCHEMA.items()

@@ -1,16 +1,19 @@
 """What this user's own verifier remembers, in the configuration folder and never in a ledger.
 
-``ledgers/``    which key belongs to the ledger at a path: written when the ledger's first
-                checkpoint is signed, when it is imported under a given key, or when it is verified
-                for the first time under the user's own key
-``last-seen/``  by key, the largest size that was found sound, and its root
+``ledgers/``    which key belongs to the ledger at a path: written when a checkpoint of it is signed
+                there, when it is imported under a given key, or when it is verified for the first
+                time under the user's own key
+``last-seen/``  by key, the largest size that was signed here or found sound, and its root
 
 With these an older copy that is put back, another ledger in the old one's place, and a history that
 was rewritten and signed again with the right key are found without any outside anchor. Both are
 keyed by what the user configured, never by what a database says about itself.
 """
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -19,16 +22,18 @@ import msgspec
 
 from ledger.atomic_file import write_file
 from ledger.errors import Unfinished
-from ledger.signing_keys import VerifierKey, make_private_folder, parse_verifier_key
+from ledger.regular_file import read_regular
+from ledger.signing_keys import VerifierKey, make_private_folder
 from schemas.base import Digest, Position, Value
 
 MAX_STATE_BYTES = 1 << 16
+MAX_LEDGERS = 10_000
 
 State = TypeVar("State", "LastSeen", "KnownLedger")
 
 
 class LastSeen(Value):
-    """The largest tree that was verified under a key, without a finding."""
+    """The largest tree that was signed here, or verified without a finding, under a key."""
 
     key: str
     size: Position
@@ -40,37 +45,59 @@ class KnownLedger(Value):
 
     path: str
     key: str
+    live: bool = True
+    """False for a copy that is only read: it may be older than what was seen elsewhere."""
 
 
 def recall(home: Path, key: VerifierKey) -> LastSeen | None:
     """What was seen under this key before. Raises Unfinished for a damaged file."""
-    seen = _read(_seen_file(home, key), LastSeen)
+    seen = _read(seen_file(home, key), LastSeen)
     return seen if seen is not None and seen.key == str(key) else None
 
 
 def remember(home: Path, key: VerifierKey, size: int, root: bytes) -> None:
-    """Keep the tree that has just been verified, unless a larger one was seen meanwhile."""
-    before = recall(home, key)
-    if before is None or before.size < size:
-        _write(_seen_file(home, key), LastSeen(key=str(key), size=size, root=root.hex()))
+    """Keep the tree that has just been signed or verified, unless a larger one was seen
+    meanwhile."""
+    with _locked(home / "last-seen"):
+        before = recall(home, key)
+        if before is None or before.size < size:
+            _write(seen_file(home, key), LastSeen(key=str(key), size=size, root=root.hex()))
 
 
-def key_of_ledger(home: Path, path: Path) -> VerifierKey | None:
-    """The key that was configured for the ledger at this path."""
+def known_ledger(home: Path, path: Path) -> KnownLedger | None:
+    """What is known about the ledger at this path. Raises Unfinished for a damaged file."""
     known = _read(_ledger_file(home, path), KnownLedger)
-    if known is None or known.path != os.path.realpath(path):
-        return None
-    return parse_verifier_key(known.key)
+    return known if known is not None and known.path == os.path.realpath(path) else None
 
 
-def remember_ledger(home: Path, path: Path, key: VerifierKey) -> None:
-    """Say which key the ledger at this path must be signed with from now on."""
-    known = KnownLedger(path=os.path.realpath(path), key=str(key))
-    if _read(_ledger_file(home, path), KnownLedger) != known:
+def remember_ledger(home: Path, path: Path, key: VerifierKey, live: bool = True) -> None:
+    """Say which key the ledger at this path must be signed with from now on. Who is once known to
+    be written (``live``) stays so under the same key."""
+    before = known_ledger(home, path)
+    live = live or (before is not None and before.live and before.key == str(key))
+    known = KnownLedger(path=os.path.realpath(path), key=str(key), live=live)
+    if before != known:
         _write(_ledger_file(home, path), known)
 
 
-def _seen_file(home: Path, key: VerifierKey) -> Path:
+def live_ledgers(home: Path, key: VerifierKey) -> list[Path]:
+    """Where this user's own logs under a key lie, as far as is known. Damaged files are left
+    out."""
+    folder = home / "ledgers"
+    try:
+        names = sorted(os.listdir(folder))[:MAX_LEDGERS]
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        with suppress(Unfinished):
+            known = _read(folder / name, KnownLedger)
+            if known is not None and known.live and known.key == str(key):
+                found.append(Path(known.path))
+    return found
+
+
+def seen_file(home: Path, key: VerifierKey) -> Path:
     return home / "last-seen" / f"{sha256(str(key).encode()).hexdigest()[:32]}.json"
 
 
@@ -79,11 +106,24 @@ def _ledger_file(home: Path, path: Path) -> Path:
     return home / "ledgers" / f"{digest[:32]}.json"
 
 
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time compares and writes."""
+    make_private_folder(folder)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise Unfinished(f"{folder}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _read(file: Path, kind: type[State]) -> State | None:
     try:
-        with open(file, "rb") as opened:
-            content = opened.read(MAX_STATE_BYTES)
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(read_regular(file, MAX_STATE_BYTES), type=kind)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

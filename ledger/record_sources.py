@@ -8,7 +8,7 @@ in memory, and hand out bytes without judging them.
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -19,6 +19,7 @@ import msgspec
 
 from ledger.checkpoint import MAX_NOTE_BYTES, split_notes
 from ledger.errors import Unfinished, Usage
+from ledger.regular_file import check_database, is_no_file, open_regular, read_regular
 from ledger.sqlite_log import IMPORTED_MARK as IMPORTED_MARK
 from ledger.sqlite_log import SCHEMA
 from schemas.envelope import MAX_RECORD_BYTES
@@ -29,6 +30,9 @@ PAGE_BYTES = 4 << 20
 MAX_VALUE_BYTES = 4 * MAX_RECORD_BYTES
 MAX_CHECKPOINT_LOG_BYTES = 64 << 20
 MAX_NOTES = 200_000
+MAX_FOUND_BYTES = 64 << 20
+"""Of all notes, and of all records of one type, that are held at once."""
+MAX_SCHEMA_ENTRIES = 1_000
 MAX_PROBES = 1 << 20
 """Positions tried one by one behind damage before reading is given up."""
 STEPS_BETWEEN_LOOKS = 1_000_000
@@ -65,6 +69,11 @@ class Damaged(Exception):
     """Reading cannot go on at all; the message says why."""
 
 
+class ForeignTable(Damaged):
+    """A table is not the one that this program makes. No value of it is read: a view or a
+    generated column can compute without end, and says whatever its author likes."""
+
+
 class RecordSource(Protocol):
     """Where records, notes and artifacts are read from."""
 
@@ -86,8 +95,16 @@ class RecordSource(Protocol):
         """Everything up to ``end``. Raises Damaged."""
         ...
 
-    def notes(self) -> tuple[list[tuple[int, bytes]], bytes]:
-        """((size, note) rows of the database, content of checkpoints.log)."""
+    def published(self) -> bytes:
+        """Content of checkpoints.log. Raises Damaged where something else stands in its place.
+
+        To be read before ``checkpoint_rows`` and before the records: a note is committed before it
+        is published, so a note that was read is never ahead of what is read afterwards.
+        """
+        ...
+
+    def checkpoint_rows(self) -> list[tuple[int, bytes]]:
+        """(size, note) of every checkpoint that a database holds."""
         ...
 
     def find(self, event_type: str) -> list[bytes]:
@@ -107,26 +124,26 @@ class SqliteRecords:
         Raises Unfinished where the file cannot be read, Damaged where it is no database.
         """
         self.path = path
+        try:
+            check_database(path)
+        except OSError as error:
+            raise _not_to_be_read(path, error) from None
         self.artifacts: Path | None = artifacts or path.with_name(ARTIFACTS_FOLDER)
-        self.imported = path.with_name(IMPORTED_MARK).exists()
+        self.imported = os.path.lexists(path.with_name(IMPORTED_MARK))
         if self.imported and artifacts is None and not path.with_name(ARTIFACTS_FOLDER).is_dir():
             self.artifacts = None  # made from an export of records only
         self.at_rest = not live and not _has_content(wal_of(path))
         self._before = self._fingerprint()
         self._mode = "ro&immutable=1" if self.at_rest else "ro"
-        self._connection = self._connect()
+        self._budget = _Budget()
+        self._connection = self._connect(self._budget)
         try:
-            kind = self._connection.execute(
-                "SELECT type FROM sqlite_master WHERE name = 'records'"
-            ).fetchone()
+            self.schema = self._read_schema()
         except sqlite3.DatabaseError as error:
             self._connection.close()
             raise Damaged(f"{path.name}: {self._damage(error)}") from None
-        if kind != ("table",):
-            self._connection.close()
-            raise Damaged(f"{path.name} has no table `records`")
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, budget: "_Budget") -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
                 f"file:{quote(str(self.path.absolute()))}?mode={self._mode}",
@@ -137,10 +154,27 @@ class SqliteRecords:
             )
         except sqlite3.Error as error:
             raise Unfinished(f"{self.path}: {error}") from None
-        # Hostile databases: no functions in views and triggers, no huge values.
+        # Hostile databases: no functions in views and triggers, no huge values, no endless work.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        connection.set_progress_handler(budget.is_spent, STEPS_BETWEEN_LOOKS)
         return connection
+
+    def _read_schema(self) -> dict[str, tuple[str, str]]:
+        """By name: (kind, SQL). Without what SQLite makes by itself."""
+        rows = self._connection.execute(
+            f"SELECT name, type, sql FROM sqlite_master LIMIT {MAX_SCHEMA_ENTRIES}"
+        ).fetchall()
+        return {
+            str(name): (str(kind), str(sql))
+            for name, kind, sql in rows
+            if not (str(name).startswith("sqlite_autoindex_") and sql is None)
+        }
+
+    def is_ours(self, table: str) -> bool:
+        """True where a table is exactly the one that this program makes, so that reading it does
+        nothing but read."""
+        return self.schema.get(table) == EXPECTED_SCHEMA[table]
 
     def _fingerprint(self) -> tuple[int, int, bool]:
         try:
@@ -160,7 +194,7 @@ class SqliteRecords:
         if code in _NOT_DAMAGE:
             raise Unfinished(f"{self.path}: {error}; look at the disk and run it again") from None
         if code == sqlite3.SQLITE_INTERRUPT:
-            raise Damaged("a query over the records does not end") from None
+            raise Damaged("a query does not end") from None
         return str(error)
 
     def changed_at_rest(self) -> bool:
@@ -168,13 +202,21 @@ class SqliteRecords:
         return self.at_rest and self._fingerprint() != self._before
 
     def first(self) -> bytes | None:
+        if not self.is_ours("records"):
+            return None
         try:
-            row = self._connection.execute("SELECT record FROM records WHERE seq = 0").fetchone()
+            row = self._execute("SELECT record FROM records WHERE seq = 0").fetchone()
         except sqlite3.DatabaseError:
             return None
         return row[0] if row is not None and isinstance(row[0], bytes) else None
 
     def end(self) -> int:
+        """Raises ForeignTable before any record is read."""
+        if not self.is_ours("records"):
+            raise ForeignTable(
+                "the table records is not the one that this program makes, so nothing of it was "
+                "read"
+            )
         try:
             return 1 + int(self._scalar("SELECT coalesce(max(seq), -1) FROM records"))
         except (sqlite3.DatabaseError, ValueError, TypeError):
@@ -186,8 +228,17 @@ class SqliteRecords:
             raise Damaged(f"the end of the records cannot be found: {error}") from None
 
     def stretches(self, end: int | None) -> Iterator[Stretch]:
+        """As the protocol says; records at negative positions, which no ledger has, come first."""
         assert end is not None
-        position = 0
+        try:
+            lowest = int(self._scalar("SELECT coalesce(min(seq), 0) FROM records"))
+        except (sqlite3.DatabaseError, ValueError, TypeError):
+            lowest = 0
+        if lowest < 0:
+            yield from self._between(lowest, 0)
+        yield from self._between(0, end)
+
+    def _between(self, position: int, end: int) -> Iterator[Stretch]:
         while position < end:
             rows: list[Row] = []
             reason = ""
@@ -195,12 +246,17 @@ class SqliteRecords:
                 self._read_page(position, end, rows)
             except sqlite3.DatabaseError as error:
                 reason = self._damage(error)
+            ordered = _rows_in_order(rows, position, end)
+            if ordered < len(rows):
+                # A damaged tree may lead back to rows that were read, without end.
+                del rows[ordered:]
+                reason = reason or "rows that are not in order"
             if rows:
                 position = _position_after(rows[-1])
             elif not reason:
                 return
             unreadable, behind = None, None
-            if reason:
+            if reason and position < end:
                 unreadable, behind = self._read_behind_damage(position, end)
                 if unreadable is not None:
                     position = unreadable.stop
@@ -210,23 +266,18 @@ class SqliteRecords:
                 position = _position_after(behind)
 
     def _read_page(self, position: int, end: int, rows: list[Row]) -> None:
-        steps = 0
-
-        def stop_when_endless() -> bool:
-            nonlocal steps
-            steps += STEPS_BETWEEN_LOOKS
-            return steps > MAX_STEPS_A_PAGE
-
-        self._connection.set_progress_handler(stop_when_endless, STEPS_BETWEEN_LOOKS)
         size = 0
-        query = f"{_SELECT} WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT {PAGE_RECORDS}"
-        try:
-            with closing(self._connection.execute(query, (position, end))) as cursor:
-                while size <= PAGE_BYTES and (some := cursor.fetchmany(16)):
-                    rows += some
-                    size += sum(len(row[1]) for row in some if isinstance(row[1], bytes | str))
-        finally:
-            self._connection.set_progress_handler(None, 0)
+        # Up to the last position and not below the next: 2^63 is no integer of SQLite.
+        query = f"{_SELECT} WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT {PAGE_RECORDS}"
+        with closing(self._execute(query, (position, end - 1))) as cursor:
+            while size <= PAGE_BYTES and (some := cursor.fetchmany(16)):
+                rows += some
+                size += sum(len(row[1]) for row in some if isinstance(row[1], bytes | str))
+
+    def _execute(self, query: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        """Run a query with a fresh allowance of work."""
+        self._budget.renew()
+        return self._connection.execute(query, values)
 
     def _read_behind_damage(self, position: int, end: int) -> tuple[Unreadable | None, Row | None]:
         """A row at ``position`` or behind it raised an error: find the next that can be read.
@@ -236,58 +287,56 @@ class SqliteRecords:
         reason = ""
         for tried in range(position, min(end, position + MAX_PROBES)):
             try:
-                row = self._connection.execute(f"{_SELECT} WHERE seq = ?", (tried,)).fetchone()
+                row = self._execute(f"{_SELECT} WHERE seq = ?", (tried,)).fetchone()
             except sqlite3.DataError as error:
                 return Unreadable(position, tried + 1, str(error), too_large=True), None
             except sqlite3.DatabaseError as error:
                 reason = reason or self._damage(error)
                 continue
-            if row is not None:
+            if row is not None and row[0] == tried:
                 return (Unreadable(position, tried, reason) if tried > position else None), row
+        reason = reason or "rows that are not in order"
         if end - position > MAX_PROBES:
             raise Damaged(f"nothing can be read from seq {position} on: {reason}")
         return Unreadable(position, end, reason), None
 
-    def notes(self) -> tuple[list[tuple[int, bytes]], bytes]:
-        # The file first: a note is committed before it is published, so a note that was read is
-        # never ahead of the records that are read afterwards.
-        published = read_checkpoint_log(self.path.with_name(CHECKPOINTS_FILE))
+    def published(self) -> bytes:
+        return read_checkpoint_log(self.path.with_name(CHECKPOINTS_FILE))
+
+    def checkpoint_rows(self) -> list[tuple[int, bytes]]:
+        if not self.is_ours("checkpoints"):
+            return []
         try:
-            rows = self._connection.execute(
+            cursor = self._execute(
                 f"SELECT size, substr(note, 1, {MAX_NOTE_BYTES + 1}) FROM checkpoints "
                 f"ORDER BY size LIMIT {MAX_NOTES}"
-            ).fetchall()
+            )
+            rows = _held(cursor, "checkpoints", lambda row: row[1])
         except sqlite3.DatabaseError:
-            rows = []  # the check of the schema or of the file's integrity says why
-        return [row for row in rows if isinstance(row[1], bytes)], published
+            return []  # the check of the file's integrity says why
+        return [(row[0], row[1]) for row in rows if isinstance(row[1], bytes)]
 
     def find(self, event_type: str) -> list[bytes]:
+        if not self.is_ours("records"):
+            return []
         try:
-            rows = self._connection.execute(
+            cursor = self._execute(
                 "SELECT record FROM records WHERE stream = ? AND type = ? ORDER BY version "
                 f"LIMIT {MAX_NOTES}",
                 (LEDGER_STREAM, event_type),
-            ).fetchall()
+            )
+            rows = _held(cursor, f"records of type {event_type}", lambda row: row[0])
         except sqlite3.DatabaseError:
             return []
         return [row[0] for row in rows if isinstance(row[0], bytes)]
 
     # --- what only a database has ----------------------------------------------------------------
 
-    def schema(self) -> dict[str, tuple[str, str]]:
-        """By name: (kind, SQL). Without what SQLite makes by itself. Raises DatabaseError."""
-        rows = self._connection.execute("SELECT name, type, sql FROM sqlite_master").fetchall()
-        return {
-            str(name): (str(kind), str(sql))
-            for name, kind, sql in rows
-            if not (str(name).startswith("sqlite_autoindex_") and sql is None)
-        }
-
     def pragma(self, name: str) -> int:
         return int(self._scalar(f"PRAGMA {name}"))
 
     def _scalar(self, query: str) -> int:
-        row = self._connection.execute(query).fetchone()
+        row = self._execute(query).fetchone()
         return int(row[0])
 
     def in_wal_mode(self) -> bool:
@@ -297,27 +346,25 @@ class SqliteRecords:
 
     def has_known_tables(self) -> bool:
         """True when no table, index or view holds an expression that is not ours."""
-        try:
-            found = self.schema()
-        except sqlite3.DatabaseError:
-            return True  # the integrity check says what is wrong
         return all(
             entry == EXPECTED_SCHEMA.get(name)
-            for name, entry in found.items()
+            for name, entry in self.schema.items()
             if entry[0] != "trigger"
         )
 
     def begin_background_checks(self, end: int) -> "BackgroundChecks":
         # A foreign schema may hide endless work in an expression that the integrity check computes;
         # it is a finding anyway.
-        return BackgroundChecks(self._connect(), end, integrity=self.has_known_tables())
+        budget = _Budget()
+        return BackgroundChecks(self._connect(budget), budget, end, self.has_known_tables())
 
-    def columns(self, start: int, stop: int) -> Iterator[tuple[int, bytes, tuple[object, ...]]]:
-        """(position, record, columns) of a range, without leaf; an empty tuple where the columns
-        cannot be read. What is damaged is left out."""
+    def columns(self, first: int, last: int) -> Iterator[tuple[int, bytes, tuple[object, ...]]]:
+        """(position, record, columns) of a range, both ends included, without leaf; an empty tuple
+        where the columns cannot be read. What is damaged is left out."""
         try:
-            positions = self._connection.execute(
-                "SELECT seq FROM records WHERE seq >= ? AND seq < ?", (start, stop)
+            positions = self._execute(
+                f"SELECT seq FROM records WHERE seq BETWEEN ? AND ? LIMIT {COLUMNS_RANGE}",
+                (first, last),
             ).fetchall()
         except sqlite3.DatabaseError:
             return
@@ -325,14 +372,17 @@ class SqliteRecords:
             columns: tuple[object, ...] = ()
             try:
                 query = "SELECT record FROM records WHERE seq = ?"
-                (record,) = self._connection.execute(query, (position,)).fetchone()
+                row = self._execute(query, (position,)).fetchone()
+                if row is None:
+                    continue  # a damaged tree
+                record = row[0]
                 query = (
                     'SELECT id, type, stream, version, at, actor, cause, "index", run '
                     "FROM records WHERE seq = ?"
                 )
-                columns = self._connection.execute(query, (position,)).fetchone()
+                columns = self._execute(query, (position,)).fetchone() or ()
             except sqlite3.OperationalError:
-                pass  # text that is no text, or a column that is gone
+                pass  # text that is no text
             except sqlite3.DatabaseError:
                 continue
             yield position, record, columns
@@ -366,13 +416,29 @@ _SELECT = "SELECT seq, record, leaf FROM records"
 # A record begins {"seq":N,"prev":"<64 digits>", and then come the columns. SQLite writes them as
 # JSON itself, without the braces, and looks where in the record they stand.
 _COLUMNS_DIFFER = """\
-SELECT seq FROM records WHERE seq >= ? AND seq < ? AND (
+SELECT seq FROM records WHERE seq BETWEEN ? AND ? AND (
   instr(record, CAST('{"seq":' || seq || ',"prev":"' AS BLOB)) IS NOT 1
   OR instr(record, CAST(trim(json_object('id', id, 'type', type, 'stream', stream, 'version',
     version, 'at', at, 'actor', actor, 'cause', cause, 'index', "index", 'run', run), '{}')
     AS BLOB)) IS NOT length(seq) + 83)"""
 COLUMNS_RANGE = 4_000
 MAX_DAMAGED_RANGES = 1_000
+
+
+class _Budget:
+    """How much work of SQLite's virtual machine one query may cost."""
+
+    def __init__(self) -> None:
+        self._left = MAX_STEPS_A_PAGE
+        self.unlimited = False
+
+    def renew(self) -> None:
+        self._left = MAX_STEPS_A_PAGE
+
+    def is_spent(self) -> bool:
+        """Asked by SQLite now and then; True interrupts the query."""
+        self._left -= STEPS_BETWEEN_LOOKS
+        return self._left < 0 and not self.unlimited
 
 
 class BackgroundChecks:
@@ -383,10 +449,14 @@ class BackgroundChecks:
     gathers suspects, which the caller looks at: JSON has more than one form.
     """
 
-    def __init__(self, connection: sqlite3.Connection, end: int, integrity: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, budget: "_Budget", end: int, integrity: bool
+    ) -> None:
         self._connection = connection
+        self._budget = budget
         self._end = end
         self._integrity = integrity
+        self._stopped = False
         self._messages: list[str] = []
         self._suspects: list[tuple[int, int]] = []
         self._thread = Thread(target=self._run, name="background-checks", daemon=True)
@@ -395,36 +465,49 @@ class BackgroundChecks:
     def _run(self) -> None:
         try:
             if self._integrity:
+                # It looks at every page once, so it ends; how long that takes is the file's size.
+                self._budget.unlimited = True
                 rows = self._connection.execute("PRAGMA integrity_check(20)").fetchall()
                 self._messages = [str(row[0]) for row in rows if row[0] != "ok"]
         except sqlite3.Error as error:
             self._messages = [str(error)]
+        finally:
+            self._budget.unlimited = False
         try:
             self._compare_columns()
         finally:
             self._connection.close()
 
     def _compare_columns(self) -> None:
-        start = damaged = 0
-        while start < self._end and damaged < MAX_DAMAGED_RANGES:
-            stop = min(self._end, start + COLUMNS_RANGE)
+        start, last = 0, self._end - 1
+        damaged = 0
+        while start <= last and damaged < MAX_DAMAGED_RANGES:
+            stop = last
             try:
                 # Positions may be far apart.
+                self._budget.renew()
                 row = self._connection.execute(
-                    f"SELECT seq FROM records WHERE seq >= ? LIMIT 1 OFFSET {COLUMNS_RANGE}",
+                    "SELECT seq FROM records WHERE seq >= ? ORDER BY seq "
+                    f"LIMIT 1 OFFSET {COLUMNS_RANGE - 1}",
                     (start,),
                 ).fetchone()
-                stop = self._end if row is None else min(self._end, row[0])
+                if row is not None and start <= row[0] <= last:
+                    stop = row[0]
+                elif row is not None and row[0] < start:
+                    damaged += 1  # a damaged tree leads back
+                self._budget.renew()
                 found = self._connection.execute(_COLUMNS_DIFFER, (start, stop))
-                self._suspects += [(seq, seq + 1) for (seq,) in found]
+                self._suspects += [(seq, seq) for (seq,) in found]
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                if self._stopped:
                     return
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    damaged += 1  # it took too much work
                 self._suspects.append((start, stop))
             except sqlite3.DatabaseError:
                 damaged += 1
                 self._suspects.append((start, stop))
-            start = stop
+            start = stop + 1
 
     def messages(self) -> list[str]:
         """What is wrong with the file; waits for the end."""
@@ -432,12 +515,13 @@ class BackgroundChecks:
         return self._messages
 
     def suspects(self) -> list[tuple[int, int]]:
-        """Ranges (start, stop) of positions whose columns may differ; waits for the end."""
+        """Ranges (first, last) of positions whose columns may differ; waits for the end."""
         self._thread.join()
         return self._suspects
 
     def stop(self) -> None:
         """Give up waiting: what runs ends at its next step."""
+        self._stopped = True
         while self._thread.is_alive():
             self._connection.interrupt()
             self._thread.join(0.01)
@@ -451,12 +535,12 @@ class JsonlRecords:
     ) -> None:
         self.path = path
         self.artifacts = artifacts
-        self.imported = True
+        self.imported = False
         self._checkpoints = checkpoints
         try:
-            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115
+            self._file: BinaryIO = open_regular(path)
         except OSError as error:
-            raise Unfinished(f"{path}: {error.strerror}") from None
+            raise _not_to_be_read(path, error) from None
 
     def first(self) -> bytes | None:
         self._file.seek(0)
@@ -504,13 +588,17 @@ class JsonlRecords:
         except OSError as error:
             raise Unfinished(f"{self.path}: {error.strerror}") from None
 
-    def notes(self) -> tuple[list[tuple[int, bytes]], bytes]:
-        return [], read_checkpoint_log(self._checkpoints) if self._checkpoints else b""
+    def published(self) -> bytes:
+        return read_checkpoint_log(self._checkpoints) if self._checkpoints else b""
+
+    def checkpoint_rows(self) -> list[tuple[int, bytes]]:
+        return []
 
     def find(self, event_type: str) -> list[bytes]:
         mark = f'"type":"{event_type}"'.encode()
         self._file.seek(0)
-        return [line for line in self._lines() if line is not None and mark in line[:512]]
+        lines = ((line,) for line in self._lines() if line is not None and mark in line[:512])
+        return [row[0] for row in _held(lines, f"records of type {event_type}", lambda r: r[0])]
 
     def close(self) -> None:
         self._file.close()
@@ -527,9 +615,9 @@ def open_records(path: Path, artifacts: Path | None = None, live: bool = False) 
     """
     if path.is_dir():
         for database in (path / DATABASE_FILE, path / "var" / DATABASE_FILE):
-            if database.exists():
+            if os.path.lexists(database):
                 return SqliteRecords(database, artifacts, live)
-        if (path / RECORDS_FILE).exists():
+        if os.path.lexists(path / RECORDS_FILE):
             folder = artifacts or path / ARTIFACTS_FOLDER
             return JsonlRecords(
                 path / RECORDS_FILE, path / CHECKPOINTS_FILE, folder if folder.is_dir() else None
@@ -545,25 +633,52 @@ def open_records(path: Path, artifacts: Path | None = None, live: bool = False) 
 
 
 def is_sqlite(path: Path) -> bool:
+    """Raises Damaged for what is no regular file, Unfinished for what cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read(16) == b"SQLite format 3\0"
     except OSError as error:
-        raise Unfinished(f"{path}: {error.strerror}") from None
+        raise _not_to_be_read(path, error) from None
 
 
 def read_checkpoint_log(path: Path) -> bytes:
-    """The whole file; empty where there is none."""
+    """The whole file; empty where there is none. Raises Damaged for what is no regular file."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(MAX_CHECKPOINT_LOG_BYTES + 1)
+        return read_regular(path, MAX_CHECKPOINT_LOG_BYTES)
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise Unfinished(f"{path}: {error.strerror}") from None
-    if len(content) > MAX_CHECKPOINT_LOG_BYTES:
-        raise Unfinished(f"{path}: larger than {MAX_CHECKPOINT_LOG_BYTES} bytes")
-    return content
+        raise _not_to_be_read(path, error) from None
+
+
+def _not_to_be_read(path: Path, error: OSError) -> Damaged | Unfinished:
+    """What stands in the place of a file is a fault of the ledger; a file that may not be read is
+    none."""
+    if is_no_file(error):
+        return Damaged(f"{path.name}: {error.strerror}")
+    return Unfinished(f"{path}: {error.strerror}")
+
+
+def _held(
+    rows: Iterable[tuple[Any, ...]], what: str, value: Callable[[tuple[Any, ...]], Any]
+) -> list[tuple[Any, ...]]:
+    """Rows in memory. Raises Unfinished where they are more than fit."""
+    kept, size = [], 0
+    for row in rows:
+        kept.append(row)
+        size += len(value(row)) if isinstance(value(row), bytes | str) else 0
+        if size > MAX_FOUND_BYTES:
+            raise Unfinished(f"more than {MAX_FOUND_BYTES} bytes of {what}")
+    return kept
+
+
+def _rows_in_order(rows: list[Row], position: int, end: int) -> int:
+    """How many rows stand in ascending order from ``position`` on and before ``end``."""
+    for place, row in enumerate(rows):
+        if not isinstance(row[0], int) or not position <= row[0] < end:
+            return place
+        position = row[0] + 1
+    return len(rows)
 
 
 def all_notes(rows: Iterable[tuple[int, bytes]], published: bytes) -> list[bytes]:
@@ -589,9 +704,7 @@ def _has_content(path: Path) -> bool:
 
 
 def _position_after(row: Row) -> int:
-    if not isinstance(row[0], int):
-        raise Damaged("a row whose seq is not a number")
-    return row[0] + 1
+    return int(row[0]) + 1
 
 
 EXPECTED_SCHEMA: dict[str, tuple[str, str]] = {

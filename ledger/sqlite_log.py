@@ -46,6 +46,7 @@ from ledger.log import (
     repeated,
     requested,
 )
+from ledger.regular_file import check_database, is_no_file
 from schemas.envelope import Envelope
 
 APPLICATION_ID = 0x4C61624C  # "LabL"
@@ -55,6 +56,8 @@ PAGE_BYTES = 4 << 20
 CLOCK_TOLERANCE_US = 60_000_000
 IMPORTED_MARK = "imported"
 """A file of this name beside a database says that it came from elsewhere and is never written."""
+LAST_POSITION = (1 << 63) - 1
+"""The largest integer of SQLite."""
 BUSY_SECONDS = 10.0
 """How long to wait for a program that does not queue at the lock file (a database browser)."""
 
@@ -185,6 +188,7 @@ class SqliteLog:
             lock_file = _open_lock_file(path)
             opened.callback(os.close, lock_file)
             log = cls(path, records, leases, lock_file, clock)
+            log._check_beginning()
             log._check_head()
             opened.pop_all()
         return log
@@ -193,7 +197,7 @@ class SqliteLog:
     def open_read_only(cls, path: str | os.PathLike[str]) -> "SqliteLog":
         """Open a log that must not be written: an imported one, a backup, a read-only medium.
 
-        The last record is not checked here: verification wants to read on.
+        The last record is not checked here, but that there is a first one is.
         """
         path = Path(path)
         with _translated(path):
@@ -206,7 +210,13 @@ class SqliteLog:
                 if wal.exists() and wal.stat().st_size > 0:
                     raise
                 records = _open_ledger(path, "ro&immutable=1", "FULL")
-        return cls(path, records, None, None, now_us)
+            log = cls(path, records, None, None, now_us)
+            try:
+                log._check_beginning()
+            except BaseException:
+                records.close()
+                raise
+        return log
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -268,17 +278,17 @@ class SqliteLog:
         being checkpointed. Pages are bounded in bytes too, because a record may have 1 MiB.
         """
         position = start
+        # Up to the last position and not below the next: 2^63 is no integer of SQLite.
+        last = LAST_POSITION if stop is None else min(stop - 1, LAST_POSITION)
         query = (
             f"SELECT {column}, seq, record, leaf FROM records WHERE {condition} "
-            f"AND {column} >= ? AND {column} < ? ORDER BY {column} LIMIT {PAGE_RECORDS}"
+            f"AND {column} BETWEEN ? AND ? ORDER BY {column} LIMIT {PAGE_RECORDS}"
         )
-        while True:
+        while position <= last:
             page = []
             size = 0
             with self._reading():
-                cursor = self._records.execute(
-                    query, (*values, position, 1 << 62 if stop is None else stop)
-                )
+                cursor = self._records.execute(query, (*values, position, last))
                 for row in cursor:
                     page.append(row)
                     size += len(row[2])
@@ -368,8 +378,8 @@ class SqliteLog:
         for position in range(start, stop, PAGE_RECORDS):
             with self._reading():
                 rows = self._records.execute(
-                    "SELECT leaf FROM records WHERE seq >= ? AND seq < ? ORDER BY seq",
-                    (position, min(stop, position + PAGE_RECORDS)),
+                    "SELECT leaf FROM records WHERE seq BETWEEN ? AND ? ORDER BY seq",
+                    (position, min(stop, position + PAGE_RECORDS) - 1),
                 ).fetchall()
             yield from (row[0] for row in rows)
             if len(rows) < min(stop, position + PAGE_RECORDS) - position:
@@ -389,6 +399,17 @@ class SqliteLog:
             if self._leases is not None:
                 self._leases.close()
             self._records.close()
+
+    def _check_beginning(self) -> None:
+        """A log that has lost its first records is not one that has none yet."""
+        ((first,),) = self._records.execute("SELECT min(seq) FROM records").fetchall()
+        signed = self._records.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone()
+        if (first is None and signed is not None) or first not in (None, 0):
+            found = "no record" if first is None else f"no record before {first}"
+            raise Integrity(
+                f"{self.path} has {found}, and there were some: records were removed; run "
+                "`ledger verify-chain` and go on with a backup"
+            )
 
     def _check_head(self) -> None:
         """A log whose end contradicts itself must not be continued."""
@@ -514,13 +535,21 @@ def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
     """Connect, and check that there is a ledger of this version."""
     if path.is_dir():
         raise Usage(f"{path} is a directory; give the path of the ledger.db in it")
-    if not path.exists():
+    if not os.path.lexists(path):
         raise Usage(f"{path} does not exist; give the path of a ledger.db or make one first")
     if sqlite3.sqlite_version_info < (3, 37):
         raise Usage(
             f"this Python has SQLite {sqlite3.sqlite_version}; the ledger needs 3.37 or newer, "
             "use a newer Python"
         )
+    try:
+        check_database(path)
+    except OSError as error:
+        if not is_no_file(error):
+            raise
+        raise Integrity(
+            f"{error.filename} is {error.strerror}; put the ledger's own file back"
+        ) from None
     connection = _connect(path, mode, synchronous)
     try:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]

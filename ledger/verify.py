@@ -20,14 +20,16 @@ from typing import Literal
 import msgspec
 
 from ledger.anchors import check_receipt
+from ledger.chain import leaf_hash
 from ledger.checkpoint import (
     Checkpoint,
     check_signature,
+    is_cut_off,
     origin_of_first_record,
     parse_checkpoint,
     split_notes,
 )
-from ledger.errors import Integrity, Unfinished
+from ledger.errors import Integrity, LedgerError, Unfinished
 from ledger.final_checks import (
     Evidence,
     Note,
@@ -41,7 +43,15 @@ from ledger.final_checks import (
     check_signatures,
     check_triggers,
 )
-from ledger.last_seen import key_of_ledger, recall, remember, remember_ledger
+from ledger.last_seen import (
+    LastSeen,
+    known_ledger,
+    live_ledgers,
+    recall,
+    remember,
+    remember_ledger,
+)
+from ledger.merkle import Frontier
 from ledger.record_checks import (
     CanonicalForm,
     Clock,
@@ -62,6 +72,7 @@ from ledger.record_checks import (
 )
 from ledger.record_sources import (
     Damaged,
+    ForeignTable,
     RecordSource,
     SqliteRecords,
     open_records,
@@ -141,8 +152,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Verifier string of the key that must have signed; None: the one that was configured for this
     path, or else the user's own."""
     require: Requirement | None = None
-    """Kind of anchor that counts; None: `self` for a ledger of the user's own key, else any outside
-    one."""
+    """Kind of anchor that counts; None: `self` for a ledger (or an export of one) that the user's
+    own key signed, any outside one for an imported ledger and for every other."""
     max_anchor_age: int | None = None
     """Most records that may follow the newest anchor that counts."""
     against: tuple[bytes, ...] = ()
@@ -182,7 +193,7 @@ def verify(path: Path, artifacts: Path | None = None, options: Options | None = 
         try:
             source = open_records(path, artifacts, live)
         except Damaged as error:
-            finding = Finding("DB_CORRUPT", None, "a SQLite database", shown(str(error)))
+            finding = Finding("DB_CORRUPT", None, "a ledger", shown(str(error)))
             return Report("violated", 0, None, (), (finding,), "Nothing could be read.")
         try:
             return _Verification(source, options, home).run()
@@ -190,6 +201,28 @@ def verify(path: Path, artifacts: Path | None = None, options: Options | None = 
             live = True
         finally:
             source.close()
+
+
+def _root_of(path: Path, size: int) -> bytes | None:
+    """The root over the first ``size`` records of a log of this user's; None where they cannot be
+    read or are not all there."""
+    frontier = Frontier()
+    try:
+        source = open_records(path)
+    except (Damaged, LedgerError):
+        return None
+    try:
+        end = source.end()
+        for stretch in source.stretches(None if end is None else min(end, size)):
+            for row in stretch.rows:
+                if row[0] != frontier.size or not isinstance(row[1], bytes):
+                    return None
+                frontier.extend([leaf_hash(row[1])])
+    except (Damaged, LedgerError):
+        return None
+    finally:
+        source.close()
+    return frontier.root() if frontier.size == size else None
 
 
 class _WriterCame(Exception):
@@ -210,12 +243,21 @@ class _Verification:
         self.events = 0
         self.following = 0
         self.head: tuple[int, bytes] | None = None
+        self.older: LastSeen | None = None
+        """What was seen of this ledger, where this is a copy with fewer records."""
+        self.own_log: Path | None = None
+        """The log of this user whose beginning an older copy is."""
 
     def run(self) -> Report:
         source, options = self.source, self.options
-        rows, published = source.notes()
+        try:
+            published = source.published()
+        except Damaged as error:
+            published = b""
+            self._add([Finding("SIG_BAD", None, "a file of signed notes", shown(str(error)))])
+        rows = source.checkpoint_rows()
         anchored = self._anchored_events()
-        self.key, self.key_origin = self._configured_key(
+        self.key, self.key_origin, self.live = self._configured_key(
             [*(note for _, note in rows), *split_notes(published)[0], *options.against]
         )
         notes = self._notes(rows, published, anchored)
@@ -242,18 +284,22 @@ class _Verification:
             if end is not None and isinstance(source, SqliteRecords):
                 background = source.begin_background_checks(end)
             root = self._read(subject, end)
+        except ForeignTable as error:
+            self.unfinished = str(error)  # what the check of the schema finds
         except Damaged as error:
             self._add([Finding("DB_CORRUPT", self.following, "records", shown(str(error)))])
             self.unfinished = str(error)
         except Unfinished as error:
             self.unfinished = str(error)
+        if seen is not None and not self.unfinished and seen.size > self.following:
+            self._look_at_older_copy(seen, root)
         try:
             evidence = Evidence(
                 source,
                 self.key,
                 [note for note, _ in notes],
                 rows,
-                seen.size if seen else 0,
+                seen.size if seen is not None and self.older is None else 0,
                 self.events,
                 self.following,
                 not self.unfinished,
@@ -272,6 +318,26 @@ class _Verification:
         anchors = self._anchors(notes, targets, anchored, last_seen)
         return self._report(anchors, root, checks_artifacts)
 
+    def _look_at_older_copy(self, seen: LastSeen, root: bytes | None) -> None:
+        """Fewer records than this user has seen: where they are written that is a truncation, in a
+        copy it is not, provided that they are the first ones of the log. This user's own log says
+        so, where there is one."""
+        assert self.key is not None
+        if self.live:
+            return
+        self.older = seen
+        if root is None:
+            return
+        for path in live_ledgers(self.home, self.key):
+            own = _root_of(path, self.following)
+            if own == root:
+                self.own_log = path
+                return
+            if own is not None:
+                expected = f"root {own.hex()} of {self.following} records (this user's own log)"
+                self._add([Finding("FORK", self.following - 1, expected, f"root {root.hex()}")])
+                return
+
     def _anchored_events(self) -> list[CheckpointAnchored]:
         events = []
         for record in self.source.find(CheckpointAnchored.TYPE):
@@ -280,28 +346,41 @@ class _Verification:
                 events.append(event)
         return events
 
-    def _configured_key(self, notes: Sequence[bytes]) -> tuple[VerifierKey | None, str]:
-        """The key that must have signed, and how it came to be the one."""
+    def _configured_key(self, notes: Sequence[bytes]) -> tuple[VerifierKey | None, str, bool]:
+        """(the key that must have signed, how it came to be the one, is it the key of a log that is
+        written here)"""
+        known = known_ledger(self.home, self.source.path)
+        configured = parse_verifier_key(known.key) if known is not None else None
         if self.options.key is not None:
-            return parse_verifier_key(self.options.key), "given"
-        known = key_of_ledger(self.home, self.source.path)
+            given = parse_verifier_key(self.options.key)
+            return given, "given", known is not None and known.live and given == configured
         if known is not None:
-            return known, "configured for this path"
+            return configured, "configured for this path", known.live
         own = load_signing_key(self.home)
         first = self.source.first()
         if own is None or first is None:
-            return None, ""
+            return None, "", False
         try:
             candidate = own.verifier(origin_of_first_record(first))
         except Integrity:
-            return None, ""
+            return None, "", False
         for note in notes:
             try:
                 if check_signature(parse_checkpoint(note), candidate) == "valid":
-                    return candidate, "the user's own; the origin is the ledger's word"
+                    return candidate, "the user's own; the origin is the ledger's word", False
             except Integrity:
                 continue
-        return None, ""
+        return None, "", False
+
+    def _origin(self) -> str:
+        """The origin under which the ledger's own notes are signed; "" where nothing tells."""
+        if self.key is not None:
+            return self.key.name
+        first = self.source.first()
+        try:
+            return origin_of_first_record(first) if first is not None else ""
+        except Integrity:
+            return ""
 
     def _notes(
         self,
@@ -322,7 +401,9 @@ class _Verification:
 
         for size, note in rows:
             add(note, f"row of size {size}", "ROOT_MISMATCH")
-        listed, strays, _ = split_notes(published)
+        listed, strays, end = split_notes(published)
+        if end and not is_cut_off(end, self._origin()):
+            strays.append(end)
         for note in (*listed, *strays):
             add(note, "checkpoints.log", "ROOT_MISMATCH")
         for event in anchored:
@@ -404,7 +485,9 @@ class _Verification:
         if newest is not None and newest.checkpoint is not None:
             if newest.signature == "valid":
                 detail = f"signed by {self.key}, key {self.key_origin}"
-                add("self", newest.where, newest.checkpoint, True, detail)
+                holds = self.older is None or self.own_log is not None
+                detail += "" if holds else "; older than what was last seen"
+                add("self", newest.where, newest.checkpoint, holds, detail)
             else:
                 detail = f"signed by {newest.key_ids}, and no key is configured: give its string"
                 add("self", newest.where, newest.checkpoint, False, shown(detail))
@@ -474,6 +557,16 @@ class _Verification:
                 "against an owner who holds the key: who does could have rewritten everything and "
                 "signed again, which only this user's last-seen state or an outside anchor shows."
             )
+        if self.older is not None:
+            text = (
+                f"It is older than what was last seen: {self.older.size} records under this key, "
+                f"{self.following} here"
+            )
+            if self.own_log is not None:
+                text += (
+                    f", which are the first ones of this user's own log {shown(str(self.own_log))}"
+                )
+            said.append(f"{text}.")
         if not checks_artifacts:
             said.append("Artifacts not checked.")
         if self.key is not None and not self.options.last_seen:
@@ -492,7 +585,7 @@ class _Verification:
         try:
             remember(self.home, self.key, newest.size, bytes.fromhex(newest.root))
             if self.key_origin.startswith("the user's own"):
-                remember_ledger(self.home, self.source.path, self.key)
+                remember_ledger(self.home, self.source.path, self.key, live=False)
         except Unfinished:
             return False
         return True

@@ -35,6 +35,7 @@ from ledger.artifacts import Artifacts
 from ledger.atomic_file import sync, sync_directory, write_file
 from ledger.errors import Integrity, Unfinished
 from ledger.log import EventLog
+from ledger.regular_file import check_database, read_regular
 from ledger.study_directory import StudyDirectory
 from projections.fold import Follower, Projection, Row, Table
 from projections.registry import PROJECTIONS, table_declarations
@@ -108,12 +109,16 @@ class Generation:
     """A complete set of projections, kept on disk until it is closed, whoever makes newer ones."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, sqlite3.Error or msgspec.ValidationError for what is not complete."""
+        """Raises OSError, sqlite3.Error or msgspec.ValidationError for what is not complete, or is
+        not what this program writes: a view in a table's place could compute without end."""
         self.path = path
         self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
+            check_database(path / OPEN)
+            check_database(path / OUTCOMES)
             with _opened(self) as connection:
+                _check_schema(connection)
                 found = [
                     connection.execute(_select("built_from", BUILT_FROM, schema)).fetchone()
                     for schema in ("main", GUARDED_SCHEMA)
@@ -171,6 +176,11 @@ def digests(generation: Generation) -> tuple[TableDigest, ...]:
     """A digest of every table as it stands in the files. Raises Integrity for damaged ones."""
     found = []
     with _readable(generation), _opened(generation) as connection:
+        for schema in ("main", GUARDED_SCHEMA):
+            # A damaged tree can lead back to rows that were read, without end.
+            ((problem,), *_) = connection.execute(f"PRAGMA {schema}.integrity_check(1)")
+            if problem != "ok":
+                raise sqlite3.DatabaseError(problem)
         for name, table, guarded in _all_tables():
             digest = sha256(msgspec.json.encode(list(table.columns)) + b"\n")
             rows = 0
@@ -377,7 +387,7 @@ def _open_live(directory: StudyDirectory) -> Generation | None:
 
 def _live_name(folder: Path) -> str:
     try:
-        name = (folder / _POINTER).read_text(encoding="utf-8", errors="replace").strip()
+        name = read_regular(folder / _POINTER, 1 << 10).decode("ascii", "replace").strip()
     except OSError:
         return ""
     return name if _GENERATION.fullmatch(name) else ""
@@ -433,6 +443,22 @@ def _first_difference(table: str, live: Generation, replayed: Generation) -> Dif
     shown = old or new or {}
     key = ", ".join(f"{column} = {shown[column]}" for column in declaration.key)
     return Difference(table, key, None if guarded else old, None if guarded else new)
+
+
+def _check_schema(connection: sqlite3.Connection) -> None:
+    """Before any value is read. Raises sqlite3.DatabaseError."""
+    for guarded in (False, True):
+        tables = {**table_declarations(guarded), "built_from": BUILT_FROM}
+        expected = {
+            (name, create_table_sql(name, table).replace(" main.", " ", 1))
+            for name, table in tables.items()
+        }
+        found = connection.execute(
+            f"SELECT name, sql FROM {_schema(guarded)}.sqlite_master WHERE sql IS NOT NULL "
+            f"LIMIT {len(expected) + 1}"
+        )
+        if set(found) != expected:
+            raise sqlite3.DatabaseError("its tables are not those that were written")
 
 
 def _select(name: str, table: Table, schema: str) -> str:

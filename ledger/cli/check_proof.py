@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from ledger.cli.options import json_option, notes_in, print_json, printable
-from ledger.errors import Integrity, Unfinished
+from ledger.cli.options import json_option, notes_in, print_json, printable, read_given
+from ledger.errors import Integrity
 
 
 @click.command("check-proof")
@@ -36,16 +36,11 @@ def command(
     have signed.
     """
     from ledger.checkpoint import check_signature, parse_checkpoint
-    from ledger.proofs import MAX_PROOF_BYTES, InclusionProof, check_proof, parse_proof
+    from ledger.proofs import InclusionProof, check_proof, parse_proof
     from ledger.signing_keys import config_home, load_signing_key, parse_verifier_key
 
-    try:
-        with open(file, "rb") as opened:
-            content = opened.read(MAX_PROOF_BYTES + 1)
-        line = record.read_bytes().removesuffix(b"\n") if record is not None else None
-    except OSError as error:
-        raise Unfinished(f"{error.filename}: {error.strerror}") from None
-    proof = parse_proof(content)
+    line = read_given(record).removesuffix(b"\n") if record is not None else None
+    proof = parse_proof(read_given(file))
     verifier = parse_verifier_key(key) if key is not None else None
     own = load_signing_key(config_home()) if verifier is None else None
     if own is not None:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,13 @@ import click
 
 from actors.loop import Context
 from ledger.atomic_file import sync
-from ledger.cli.options import json_option, print_json, printable, study_option, writing
+from ledger.cli.options import json_option, print_json, printable, read_given, study_option, writing
 from ledger.errors import Integrity, Refused, Unfinished, Usage
 from schemas.credentials import carries_credentials, without_credentials
 
 MAX_TOKEN_BYTES = 64 << 10
+
+_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
 @click.command("checkpoint")
@@ -83,6 +86,7 @@ def command(
         raise Usage("--note and --time-token go together: the note that was stamped, and the token")
     if note is not None and (copy is not None or push is not None):
         raise Usage("--copy and --push anchor the present root; --note one that was signed before")
+    branch = _branch(branch)
     anchors = []
     with writing(study) as context:
         checkpointer = Checkpointer(context.directory)
@@ -145,6 +149,13 @@ def _anchor(
     return {"kind": kind, "where": where, "receipt": receipt, "counts": counts, "detail": detail}
 
 
+def _branch(name: str) -> str:
+    """Raises Usage for what git would read as something else than the name of a branch."""
+    if not _BRANCH.fullmatch(name) or ".." in name or name.endswith((".lock", ".", "/")):
+        raise Usage(f"{name!r} is not the name of a branch; write letters, digits, - _ . and /")
+    return name
+
+
 def _check_address(remote: str, context: Context) -> None:
     """Raises Usage for an address that may not be recorded, Refused for a place that is none."""
     if carries_credentials(remote):
@@ -161,7 +172,7 @@ def _check_place(place: Path, context: Context) -> None:
 
     if lies_beside(place, context.directory.ledger):
         raise Refused(
-            f"{place} lies in the ledger's own folder: whoever changes the ledger changes it too; "
+            f"{place} lies in the study's own folder: whoever changes the ledger changes it too; "
             "name another disk or host"
         )
 
@@ -170,7 +181,7 @@ def _own_note(path: Path, context: Context) -> bytes:
     """The one note in a file. Raises Usage unless this ledger's key has signed it."""
     from ledger.checkpoint import check_signature, ledger_key, parse_checkpoint
 
-    note = path.read_bytes()
+    note = read_given(path)
     try:
         signed = parse_checkpoint(note)
     except Integrity:
@@ -186,7 +197,7 @@ def _own_note(path: Path, context: Context) -> bytes:
 def _token(path: Path, note: bytes) -> str:
     """The response as it is recorded. Raises Usage where it is not about the note at all: an
     RFC 3161 token holds the plain digest of what was stamped."""
-    response = path.read_bytes()
+    response = read_given(path)
     digests = [hashlib.new(name, note).digest() for name in ("sha256", "sha384", "sha512")]
     if len(response) > MAX_TOKEN_BYTES or not any(digest in response for digest in digests):
         raise Usage(f"{path} is no time-stamp response for this note (SHA-256, 384 or 512)")
@@ -215,15 +226,21 @@ def push_note(remote: str, branch: str, note: bytes) -> str:
 
         def git(*words: str, check: bool = True) -> str:
             done = subprocess.run(
-                ["git", "-C", folder, *words], capture_output=True, text=True, check=False
+                ["git", "-C", folder, *words],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                check=False,
             )
             if check and done.returncode != 0:
                 words_of_git = without_credentials(done.stderr.strip()[-600:])
                 raise Unfinished(f"git {words[0]} {remote}: {words_of_git}")
-            return done.stdout.strip()
+            return str(done.stdout).strip()
 
         git("init", "--quiet")
-        git("fetch", "--quiet", "--depth=1", remote, branch, check=False)
+        # What the user gives stands behind --, where git takes nothing for an option.
+        git("fetch", "--quiet", "--depth=1", "--", remote, f"refs/heads/{branch}", check=False)
         parent = git("rev-parse", "--quiet", "--verify", "FETCH_HEAD", check=False)
         Path(folder, "checkpoint").write_bytes(note)
         git("add", "checkpoint")
@@ -231,5 +248,5 @@ def push_note(remote: str, branch: str, note: bytes) -> str:
         name = ("-c", "user.name=ledger", "-c", "user.email=ledger@invalid")
         above = ("-p", parent) if parent else ()
         commit = git(*name, "commit-tree", tree, *above, "-m", "ledger checkpoint")
-        git("push", "--quiet", remote, f"{commit}:refs/heads/{branch}")
+        git("push", "--quiet", "--", remote, f"{commit}:refs/heads/{branch}")
         return commit

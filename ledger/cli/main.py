@@ -5,6 +5,7 @@ client and ``ledger --help`` loads nothing.
 """
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 
 import click
 
-from ledger.errors import LedgerError, of_the_machine
+from ledger.cli.printable import printable_lines
+from ledger.errors import LedgerError, Usage, of_the_machine
 from schemas.credentials import without_credentials
 
 COMMANDS = {
@@ -91,17 +93,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Whatever the user's umask: what we write can be changed by nobody else.
     umask = os.umask(0o022)
     os.umask(umask | 0o022)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may be no text
     try:
+        _check_text(sys.argv[1:] if arguments is None else arguments)
         result = cli.main(arguments, prog_name="ledger", standalone_mode=False)
         status = result if isinstance(result, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
         print("interrupted; nothing is lost, the same command goes on", file=sys.stderr)
         status = 130
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        print(printable_lines(shown.getvalue().rstrip("\n")), file=sys.stderr)
         status = 2
     except LedgerError as error:
-        print(f"ledger: {without_credentials(str(error))}", file=sys.stderr)
+        print(printable_lines(f"ledger: {without_credentials(str(error))}"), file=sys.stderr)
         status = error.exit_status
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing to say, and no traceback at exit.
@@ -111,12 +118,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         condition = of_the_machine(error)
         if condition is None:
             raise
-        print(f"ledger: {condition}", file=sys.stderr)
+        print(printable_lines(f"ledger: {condition}"), file=sys.stderr)
         status = condition.exit_status
     finally:
         signal.signal(signal.SIGTERM, previous)
         os.umask(umask)
     sys.exit(status)
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Raises Usage for an argument that is not UTF-8: neither SQLite nor a record can hold it."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise Usage(f"{argument!a} is not UTF-8; write it as text") from None
 
 
 def _interrupt(_signal: int, _frame: object) -> None:

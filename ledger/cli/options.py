@@ -1,8 +1,7 @@
 """Options that several commands share, and how a study is opened."""
 
 import json
-import stat
-import sys
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,8 +11,10 @@ import click
 
 from actors.loop import Context
 from ledger.artifacts import Artifacts
+from ledger.cli.printable import printable as printable
 from ledger.clock import new_id
-from ledger.errors import Integrity, LedgerError, Usage
+from ledger.errors import Integrity, LedgerError, Unfinished, Usage
+from ledger.regular_file import is_no_file, open_regular, read_regular
 from ledger.sqlite_log import APPLICATION_ID, SqliteLog
 from ledger.study_directory import StudyDirectory
 
@@ -22,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # "Database file format" of SQLite's documentation: the magic string, the application id at byte 68.
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 72
+MAX_GIVEN_BYTES = 64 << 20
 RESTORE = "keep it, let `ledger verify-chain` say what is whole, and put a copy or an export back"
 
 
@@ -72,7 +74,12 @@ def writing(study: Path, run: str | None = None) -> Iterator[Context]:
 
 @contextmanager
 def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
-    """Open the log for appending and close it in the end."""
+    """Open the log for appending and close it in the end.
+
+    Raises Integrity for an older copy of a study of which this user has seen more records.
+    """
+    from ledger.checkpoint import Checkpointer
+
     log = _open_ledger(directory, SqliteLog.open)
     try:
         if log.head() is None:
@@ -80,6 +87,7 @@ def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
                 f"{directory.ledger} has no record yet: its creation was interrupted, and "
                 f"`ledger init {directory.root}` finishes it"
             )
+        Checkpointer(directory).refuse_older_copy(log)
         yield log
     finally:
         log.close()
@@ -91,34 +99,46 @@ def require_ledger(directory: StudyDirectory) -> None:
     What is no regular file is never opened: reading from a pipe would wait for ever.
     """
     path = directory.ledger
-    kind: int | None
     try:
-        kind = path.stat().st_mode
+        open_regular(path).close()
     except FileNotFoundError:
-        kind = 0 if path.is_symlink() else None
-    if kind is None:
         if not directory.toml.exists():
             directory.read_study()  # says that there is no study here and how to make one
-        raise Usage(f"{directory.root} has no ledger yet: `ledger init {directory.root}` makes one")
-    if not stat.S_ISREG(kind):
-        raise Integrity(f"{path} is not a file (a folder, a pipe, a link to nowhere); {RESTORE}")
+        raise Usage(
+            f"{directory.root} has no ledger yet: `ledger init {directory.root}` makes one"
+        ) from None
+    except OSError as error:
+        if not is_no_file(error):
+            raise Unfinished(f"{path}: {error.strerror}; look at its permissions") from None
+        raise Integrity(f"{path} is {error.strerror}; {RESTORE}") from None
 
 
 def _open_ledger(directory: StudyDirectory, open_log: Callable[[Path], SqliteLog]) -> SqliteLog:
     """Open the study's ledger. Its place is fixed, so what stands there and is no ledger is one
     that was damaged or replaced, not a wrong path."""
     require_ledger(directory)
-    with open(directory.ledger, "rb") as file:
+    with open_regular(directory.ledger) as file:
         header = file.read(HEADER_BYTES)
     if not (header.startswith(SQLITE_MAGIC) and header.endswith(APPLICATION_ID.to_bytes(4, "big"))):
         raise Integrity(f"{directory.ledger} does not begin like a ledger; {RESTORE}")
     return open_log(directory.ledger)
 
 
+def read_given(path: Path) -> bytes:
+    """A small file that the user names. Raises Usage for what is none, or cannot be read."""
+    try:
+        return read_regular(os.path.realpath(path), MAX_GIVEN_BYTES)
+    except OSError as error:
+        raise Usage(f"{path}: {error.strerror}; name a small file") from None
+
+
 def print_json(value: Any) -> None:
-    """Print one JSON document; keys in the order given, for people and for programs."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Print one JSON document; keys in the order given, for people and for programs.
+
+    ASCII alone: a terminal that shows it obeys no character of untrusted text.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=True)
+    print(text.replace("\x7f", "\\u007f"))
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
@@ -135,21 +155,15 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None
         )
 
 
-def printable(value: Any) -> str:
-    """Text for a terminal: control, format and bidirectional characters become escapes."""
-    text = "" if value is None else str(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
-
-
 def notes_in(path: Path) -> list[bytes]:
-    """The signed notes of a file that `ledger checkpoint --copy` has written; what is no note is
-    handed on as it is, so that verification says so."""
+    """The signed notes of a file that `ledger checkpoint` has written. Raises Usage for a file that
+    is none."""
     from ledger.checkpoint import split_notes
 
-    content = path.read_bytes()
-    notes, strays, rest = split_notes(content)
-    return [*notes, *strays, *([rest] if rest else [])] or [content]
+    notes, strays, rest = split_notes(read_given(path))
+    if not notes or strays or rest:
+        raise Usage(
+            f"{path}: not a file of signed notes; `ledger checkpoint > note` writes one, and "
+            "`ledger checkpoint --copy FILE`"
+        )
+    return notes

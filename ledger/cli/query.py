@@ -25,19 +25,24 @@ from ledger.errors import Unfinished, Usage
 @click.argument("sql", required=False)
 @study_option
 @json_option
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
+@click.option(
+    "--csv",
+    "as_csv",
+    is_flag=True,
+    help="Print CSV (RFC 4180); control characters are escaped.",
+)
 @click.option("--tables", "list_tables", is_flag=True, help="List tables and columns; no query.")
 @click.option("--reason", help="Why outcomes are looked at; recorded before they are shown.")
 @click.option(
     "--max-rows",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 10_000_000),
     default=100_000,
     show_default=True,
     help="Stop after so many rows; more is status 5.",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, 86_400, min_open=True),
     default=60.0,
     show_default=True,
     help="Stop a query that computes longer; status 5.",
@@ -70,6 +75,8 @@ def command(
     if list_tables:
         _print_tables(as_json)
         return 0
+    if math.isnan(seconds):
+        raise Usage("--seconds nan: give a number of seconds")
     if not sql:
         raise Usage('write a SELECT, for example: ledger query "SELECT * FROM cells"')
     guarded = queries.guarded_tables_read(sql)
@@ -95,8 +102,8 @@ def command(
         )
     elif as_csv:
         writer = csv.writer(sys.stdout)
-        writer.writerow(answer.columns)
-        writer.writerows([_json_value(value) for value in row] for row in answer.rows)
+        writer.writerow(map(_csv_value, answer.columns))
+        writer.writerows(map(_csv_value, row) for row in answer.rows)
     else:
         _print_answer(answer.columns, answer.rows)
         print(f"{len(answer.rows)} rows, from records 0 to {built_from.seq}")
@@ -123,6 +130,11 @@ def _print_tables(as_json: bool) -> None:
     for row in rows:
         print(f"{row['table']}{' (behind the inspection gate)' if row['guarded'] else ''}")
         print(f"    {', '.join(row['columns'])}")
+
+
+def _csv_value(value: Any) -> Any:
+    """The same, and text in which a terminal finds nothing to obey."""
+    return printable(value) if isinstance(value, str) else _json_value(value)
 
 
 def _json_value(value: Any) -> Any:

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, notes_in, printable, require_ledger, study_option
-from ledger.errors import Unfinished
+from ledger.cli.options import (
+    json_option,
+    notes_in,
+    print_json,
+    printable,
+    read_given,
+    require_ledger,
+    study_option,
+)
+from ledger.errors import Unfinished, Usage
 from ledger.study_directory import StudyDirectory
 
 FINDINGS_SHOWN = 50
@@ -25,7 +33,7 @@ FINDINGS_SHOWN = 50
     type=click.Choice(["self", "git", "time", "copy"]),
     default=None,
     help="Kind of anchor that counts. By default `self` for a ledger that your own key "
-    "signed, an outside one for any other.",
+    "signed and for an export of it, an outside one for an imported ledger and for any other.",
 )
 @click.option(
     "--max-anchor-age",
@@ -78,6 +86,10 @@ def command(
     checkpoints.log protects against accidents and partial edits, not against an owner who holds
     the signing key: against that only an outside anchor helps (`ledger checkpoint --help`). No
     command repairs a chain.
+
+    The study itself must hold every record that you have signed or seen of it. An export or
+    another copy may be older: its records must be the first ones of your own log; where you have
+    no log of it, its own checkpoints do not count (status 4).
     """
     import json
 
@@ -88,7 +100,7 @@ def command(
         require=require,  # type: ignore[arg-type]
         max_anchor_age=max_anchor_age,
         against=tuple(note for path in against for note in notes_in(path)),
-        time_authority=time_authority,
+        time_authority=_authority_in(time_authority) if time_authority else None,
         git_clone=git_clone,
         last_seen=not no_last_seen,
     )
@@ -100,7 +112,7 @@ def command(
     except OSError as error:
         raise Unfinished(f"{target}: {error.strerror}") from None
     if as_json:
-        print(json.dumps(json.loads(report_json(report)), indent=2, ensure_ascii=False))
+        print_json(json.loads(report_json(report)))
         return exit_status(report)
     print(f"status     {report.status}")
     print(f"events     {report.events}")
@@ -121,3 +133,10 @@ def command(
         print(f"           and {len(report.findings) - FINDINGS_SHOWN} more (--json shows all)")
     print(f"assurance  {report.assurance}")
     return exit_status(report)
+
+
+def _authority_in(path: Path) -> Path:
+    """Raises Usage for a file that is no PEM certificate."""
+    if b"-----BEGIN CERTIFICATE-----" not in read_given(path):
+        raise Usage(f"{path}: not a certificate in PEM form")
+    return path

@@ -12,7 +12,7 @@ from ledger.checkpoint import Checkpointer
 from ledger.cli.main import main
 from ledger.creation import create_ledger
 from ledger.log import Fact, decode
-from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.signing_keys import CONFIG_HOME_VARIABLE, load_or_create_signing_key
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.events.study import OutcomesInspected
@@ -52,12 +52,17 @@ def inspections(study: Path) -> list[OutcomesInspected]:
 @pytest.fixture(scope="session")
 def config_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The user's configuration folder: one signing key for all tests."""
-    return tmp_path_factory.mktemp("config")
+    folder = tmp_path_factory.mktemp("config")
+    load_or_create_signing_key(folder)
+    return folder
 
 
 @pytest.fixture(autouse=True)
-def _user(config_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(config_home))
+def _user(config_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same user in every test, who has seen nothing of the copies that other tests change."""
+    forget = shutil.ignore_patterns("last-seen")
+    home = shutil.copytree(config_home, tmp_path / "configuration", ignore=forget)
+    monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(home))
 
 
 @pytest.fixture

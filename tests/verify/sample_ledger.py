@@ -63,10 +63,11 @@ class SampleLedger:
         return self.signing_key.verifier(self.origin)
 
     def copy(self, to: Path) -> "SampleLedger":
-        """A copy of everything, known to its owner under the new path."""
+        """A copy of everything, known to its owner under the new path. What was seen when the
+        original was signed is forgotten: each test says what its verifier has seen before."""
         key = self.key
         shutil.copytree(self.directory.root, to / "study", symlinks=True)
-        shutil.copytree(self.home, to / "home")
+        shutil.copytree(self.home, to / "home", ignore=shutil.ignore_patterns("last-seen"))
         copy = SampleLedger(to / "study", to / "home")
         remember_ledger(copy.home, copy.database, key)
         return copy

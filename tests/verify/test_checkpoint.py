@@ -4,6 +4,7 @@ import base64
 import json
 import multiprocessing
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,16 @@ from ledger.checkpoint import (
     sign_checkpoint,
     split_notes,
 )
-from ledger.errors import Integrity, Usage
+from ledger.cli.main import main
+from ledger.creation import create_ledger
+from ledger.errors import Integrity, Unfinished, Usage
+from ledger.last_seen import recall
 from ledger.log import Batch, NewEvent
 from ledger.merkle import tree_root
 from ledger.signing_keys import SigningKey, parse_verifier_key
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
+from ledger.verify import verify
 from schemas.events.cell import ProtocolViolated
 from schemas.events.ledger import LedgerCreated
 
@@ -250,7 +255,7 @@ def test_contradicting_records_are_not_signed(sample: SampleLedger) -> None:
     sample.rewrite({13: lambda record: {**record, "run": "other"}})
     sample.log_file.with_suffix(".frontier").unlink()
     before = sample.log_file.read_bytes()
-    with pytest.raises(Integrity, match="differ from those under the newest checkpoint"):
+    with pytest.raises(Integrity, match="first 31 records differ from those of a checkpoint"):
         sign(sample)
     assert sample.log_file.read_bytes() == before
 
@@ -258,7 +263,7 @@ def test_contradicting_records_are_not_signed(sample: SampleLedger) -> None:
 def test_shortened_log_is_not_signed(sample: SampleLedger) -> None:
     with sample.tampering() as connection:
         connection.execute("DELETE FROM records WHERE seq > 25")
-    with pytest.raises(Integrity, match="covers 31 records and the log has 26"):
+    with pytest.raises(Integrity, match="the log has 26 records, and a checkpoint covers 31"):
         sign(sample)
 
 
@@ -321,3 +326,128 @@ def test_processes_sign_side_by_side(sample: SampleLedger) -> None:
         rows = {row[0] for row in connection.execute("SELECT note FROM checkpoints")}
     assert rows == set(notes)
     assert parse_checkpoint(sample.notes()[-1]).checkpoint.size == 55
+
+
+# --- what the signer has seen --------------------------------------------------------------------
+
+
+def test_what_was_signed_is_remembered(sample: SampleLedger) -> None:
+    assert recall(sample.home, sample.key) is None
+    sample.grow(2)
+    seen = recall(sample.home, sample.key)
+    assert seen is not None
+    assert (seen.size, seen.root) == (
+        33,
+        tree_root([leaf_hash(record) for record in sample.records()]).hex(),
+    )
+
+
+def put_back(older: Path, sample: SampleLedger) -> None:
+    shutil.rmtree(sample.directory.var)
+    shutil.copytree(older, sample.directory.var)
+
+
+def test_an_older_copy_that_was_put_back_is_not_signed(
+    sample: SampleLedger, tmp_path: Path
+) -> None:
+    older = shutil.copytree(sample.directory.var, tmp_path / "older")
+    sample.grow(5)
+    put_back(older, sample)
+    log = SqliteLog.open(sample.database)
+    with pytest.raises(Integrity, match="has 31 records, and what was seen before .* covers 36"):
+        Checkpointer(sample.directory).refuse_older_copy(log)
+    with pytest.raises(Integrity, match="an older copy was put back"):
+        Checkpointer(sample.directory).sign(log)
+    log.close()
+    # Nor when it has grown again, past what was seen: the roots differ.
+    sample.grow(9, sign=False)
+    with pytest.raises(Integrity, match="first 36 records differ from those of what was seen"):
+        sign(sample)
+    assert [parse_checkpoint(note).checkpoint.size for note in sample.notes()] == [1, 11, 21, 31]
+
+
+def test_nothing_is_appended_to_an_older_copy(
+    sample: SampleLedger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = shutil.copytree(sample.directory.var, tmp_path / "older")
+    sample.grow(5)
+    put_back(older, sample)
+    with pytest.raises(SystemExit) as ended:
+        main(["checkpoint", "--study", str(sample.directory.root)])
+    assert ended.value.code == 3
+    assert "an older copy was put back" in capsys.readouterr().err
+    assert len(sample.records()) == 31
+
+
+def test_damaged_state_is_not_passed_over(sample: SampleLedger) -> None:
+    (sample.home / "last-seen").write_bytes(b"a file where a folder belongs")
+    with pytest.raises(Unfinished, match="last-seen.*delete it to forget"):
+        sign(sample)
+
+
+# --- records and checkpoints that are gone -------------------------------------------------------
+
+
+@pytest.mark.parametrize("deleted", ["seq >= 0", "seq = 0", "seq < 3"])
+def test_a_log_that_lost_its_beginning_is_not_gone_on_with(
+    sample: SampleLedger, deleted: str
+) -> None:
+    with sample.tampering() as connection:
+        connection.execute(f"DELETE FROM records WHERE {deleted}")
+    for attempt in (
+        lambda: SqliteLog.open(sample.database),
+        lambda: SqliteLog.open_read_only(sample.database),
+        lambda: create_ledger(sample.directory),
+    ):
+        with pytest.raises(Integrity, match="there were some: records were removed"):
+            attempt()
+    report = verify(sample.directory.root)
+    assert {"SEQ_GAP", "TRUNCATED_BELOW_CHECKPOINT"} & {f.code for f in report.findings}
+
+
+@pytest.mark.parametrize("left", ["rows deleted too", "database gone"])
+def test_no_ledger_is_begun_over_the_checkpoints_of_another(
+    sample: SampleLedger, left: str
+) -> None:
+    if left == "database gone":
+        sample.database.unlink()
+    else:
+        with sample.tampering() as connection:
+            connection.execute("DELETE FROM records")
+            connection.execute("DELETE FROM checkpoints")
+    before = sample.log_file.read_bytes()
+    with pytest.raises(Integrity, match="of a ledger whose records are gone"):
+        create_ledger(sample.directory)
+    assert sample.log_file.read_bytes() == before
+
+
+GARBAGE = [b"\xff\xfe\0" * 1000, b"dear diary", b"x/y\n5\n", b"\n\n garbage \n\n"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("kept", [0, 4])
+def test_garbage_in_the_checkpoints_is_found_and_kept(
+    sample: SampleLedger, garbage: bytes, kept: int
+) -> None:
+    """Overwritten, or written behind the last note: it is no end that a crash leaves."""
+    content = b"".join(note + b"\n" for note in sample.notes()[:kept]) + garbage
+    sample.log_file.write_bytes(content)
+    report = verify(sample.directory.root)
+    assert [(f.code, f.seq) for f in report.findings] == [("SIG_BAD", None)]
+    sample.grow(2)
+    after = sample.log_file.read_bytes()
+    assert after.startswith(content)
+    assert [parse_checkpoint(note).checkpoint.size for note in sample.notes()] == [
+        1, 11, 21, 31, 33,
+    ]  # fmt: skip
+    assert [f.code for f in verify(sample.directory.root).findings] == ["SIG_BAD"]
+
+
+@pytest.mark.parametrize("length", [1, 20, 60, 120, 200])
+def test_an_end_that_a_crash_left_is_no_finding(sample: SampleLedger, length: int) -> None:
+    note = sample.notes()[-1]
+    sample.log_file.write_bytes(sample.log_file.read_bytes() + note[:length])
+    assert verify(sample.directory.root).findings == ()
+    sample.grow(1)
+    assert verify(sample.directory.root).findings == ()
+    assert len(sample.notes()) == 5

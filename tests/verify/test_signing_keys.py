@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
 from ledger.errors import Refused, Unfinished, Usage
-from ledger.last_seen import key_of_ledger, recall, remember, remember_ledger
+from ledger.last_seen import known_ledger, recall, remember, remember_ledger
 from ledger.signing_keys import (
     KEY_FILE,
     VerifierKey,
@@ -128,11 +128,15 @@ def test_what_was_seen_only_grows(tmp_path: Path) -> None:
 def test_key_of_a_path(tmp_path: Path) -> None:
     key = load_or_create_signing_key(tmp_path).verifier("a/b")
     path = tmp_path / "ledger.db"
-    assert key_of_ledger(tmp_path, path) is None
+    assert known_ledger(tmp_path, path) is None
     remember_ledger(tmp_path, path, key)
     (tmp_path / "link").symlink_to(tmp_path)
-    assert key_of_ledger(tmp_path, tmp_path / "link" / "ledger.db") == key
-    assert key_of_ledger(tmp_path, tmp_path / "other.db") is None
+    known = known_ledger(tmp_path, tmp_path / "link" / "ledger.db")
+    assert known is not None and (known.key, known.live) == (str(key), True)
+    # A later look at it as a copy does not make it one.
+    remember_ledger(tmp_path, path, key, live=False)
+    assert known_ledger(tmp_path, path) == known
+    assert known_ledger(tmp_path, tmp_path / "other.db") is None
 
 
 def test_damaged_state_says_what_to_do(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from sample_ledger import SampleLedger, append_one
 import ledger.verify
 from ledger.clock import new_id
 from ledger.errors import Unfinished, Usage
+from ledger.export import export, import_ledger
 from ledger.last_seen import recall, remember_ledger
 from ledger.log import Batch, NewEvent
 from ledger.record_sources import SqliteRecords, wal_of
@@ -283,6 +284,75 @@ def test_home_that_cannot_be_written(sample: SampleLedger, tmp_path: Path) -> No
     assert exit_status(report) == 0
 
 
+# --- copies that are older than what was seen ----------------------------------------------------
+
+
+def test_older_export_of_a_log_that_has_grown(sample: SampleLedger, tmp_path: Path) -> None:
+    """Its records are the first ones of the log that is at hand: nothing contradicts."""
+    export(sample.directory.root, tmp_path / "fresh")
+    report = verify(tmp_path / "fresh")
+    assert (report.status, report.findings) == ("verified", ())
+    sample.grow(4)
+    for _ in range(2):  # the second time its path is known
+        report = verify(tmp_path / "fresh")
+        assert (report.status, report.findings) == ("verified", ())
+        assert "older than what was last seen: 35 records under this key, 31 here" in (
+            report.assurance
+        )
+        assert f"first ones of this user's own log {sample.database}" in report.assurance
+    report = verify(tmp_path / "fresh", options=Options(key=str(sample.key), require="self"))
+    assert report.status == "verified"
+
+
+def test_older_copy_without_a_log_to_compare_with(sample: SampleLedger, tmp_path: Path) -> None:
+    """An auditor who has seen more: consistent, and not anchored by its own checkpoints."""
+    export(sample.directory.root, tmp_path / "older")
+    note = sample.notes()[-1]
+    sample.grow(4)
+    export(sample.directory.root, tmp_path / "newer")
+    home, key = tmp_path / "auditor", str(sample.key)
+    own = Options(key=key, require="self", home=home)
+    assert verify(tmp_path / "newer", options=own).status == "verified"
+    report = verify(tmp_path / "older", options=own)
+    assert (report.status, exit_status(report), report.findings) == ("unanchored", 4, ())
+    assert "older than what was last seen" in report.anchors[0].detail
+    assert "35 records under this key, 31 here." in report.assurance
+    # A note that the auditor has kept is an anchor whatever was seen since.
+    kept = Options(key=key, require="copy", home=home, against=(note,))
+    assert verify(tmp_path / "older", options=kept).status == "verified"
+
+
+def test_older_copy_of_another_history(sample: SampleLedger, tmp_path: Path) -> None:
+    """Signed with the right key, but not the beginning of the log that is at hand."""
+    forged = sample.copy(tmp_path / "forged")
+    sample.grow(4)
+    forged.rewrite({13: lambda record: {**record, "run": "other"}})
+    forged.sign_again()
+    export(forged.directory.root, tmp_path / "out")
+    report = verify(tmp_path / "out")
+    assert [(f.code, f.seq) for f in report.findings] == [("FORK", 30)]
+    assert "this user's own log" in report.findings[0].expected
+
+
+def test_older_copy_in_the_place_of_the_log_is_a_truncation(
+    sample: SampleLedger, tmp_path: Path
+) -> None:
+    older = sample.copy(tmp_path / "older")
+    sample.grow(4)
+    for name in ("ledger.db", "checkpoints.log", "checkpoints.frontier"):
+        shutil.copy(older.directory.var / name, sample.directory.var / name)
+    report = verify(sample.directory.root)
+    assert ("TRUNCATED_BELOW_CHECKPOINT", 34) in [(f.code, f.seq) for f in report.findings]
+
+
+def test_an_imported_ledger_needs_an_outside_anchor(sample: SampleLedger, tmp_path: Path) -> None:
+    """What the help says: its own checkpoints count for a log and an export, not for an import."""
+    export(sample.directory.root, tmp_path / "out")
+    assert exit_status(verify(tmp_path / "out")) == 0
+    assert exit_status(import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))) == 4
+    assert exit_status(verify(tmp_path / "in")) == 4
+
+
 # --- reading -------------------------------------------------------------------------------------
 
 
@@ -401,15 +471,19 @@ def test_configured_key_holds_for_the_path(sample: SampleLedger) -> None:
 def test_query_that_does_not_end_is_given_up(
     sample: SampleLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hostile schema can make a plain SELECT run for ever; here every SELECT is too long."""
+    """A hostile file can make a plain SELECT run for ever; here every SELECT is too long."""
     monkeypatch.setattr("ledger.record_sources.STEPS_BETWEEN_LOOKS", 10)
-    monkeypatch.setattr("ledger.record_sources.MAX_STEPS_A_PAGE", 50)
+    monkeypatch.setattr("ledger.record_sources.MAX_STEPS_A_PAGE", 160)
     report = verify(sample.directory.root)
     assert exit_status(report) == 3
     assert [(f.code, f.seq, f.got) for f in report.findings] == [
-        ("DB_CORRUPT", 0, "a query over the records does not end")
+        ("DB_CORRUPT", 0, "a query does not end")
     ]
     assert "Reading stopped" in report.assurance
+    monkeypatch.setattr("ledger.record_sources.MAX_STEPS_A_PAGE", 50)
+    report = verify(sample.directory.root)
+    assert exit_status(report) == 3
+    assert [(f.code, f.got) for f in report.findings] == [("DB_CORRUPT", "a query does not end")]
 
 
 def test_memory_does_not_grow_with_the_ledger(sample: SampleLedger, tmp_path: Path) -> None:

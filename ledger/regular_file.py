@@ -1,0 +1,74 @@
+"""Opening files that somebody else may have put in their place.
+
+A ledger that came from elsewhere may hold a pipe, a device or a link where a file belongs: reading
+would wait for ever, never end, or show what lies outside. Whatever is read from a ledger's folder
+and is not a database goes through here, and every database is looked at here before SQLite opens
+it.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_BESIDE = ("", "-wal", "-journal")
+
+
+def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> BinaryIO:
+    """Open a regular file for reading, without waiting and without following a link.
+
+    ``directory`` is an open folder that ``path`` is a name in. Raises OSError; where something else
+    stands in the file's place ``is_no_file`` holds for it and ``strerror`` says what.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS, dir_fd=directory)
+    except OSError as error:
+        if error.errno == errno.ENXIO or (error.errno == errno.ELOOP and _is_link(path, directory)):
+            what = "a link" if error.errno == errno.ELOOP else "a socket or a device"
+            raise _instead_of_a_file(path, what) from None
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        what = "a pipe" if stat.S_ISFIFO(mode) else "a folder" if stat.S_ISDIR(mode) else "a device"
+        raise _instead_of_a_file(path, what)
+    return open(descriptor, "rb")
+
+
+def read_regular(path: str | os.PathLike[str], at_most: int) -> bytes:
+    """The whole content of a regular file. Raises OSError, also where it is longer."""
+    with open_regular(path) as file:
+        content = file.read(at_most + 1)
+    if len(content) > at_most:
+        raise OSError(errno.EFBIG, f"longer than {at_most} bytes", os.fspath(path))
+    return content
+
+
+def check_database(path: Path) -> None:
+    """Raises OSError where a database or a file that SQLite opens beside it is no regular file."""
+    for suffix in _BESIDE:
+        try:
+            open_regular(f"{path}{suffix}").close()
+        except FileNotFoundError:
+            if not suffix:
+                raise
+
+
+def is_no_file(error: OSError) -> bool:
+    """True for the error of ``open_regular`` that something else stands in a file's place: a fault
+    of the ledger, where any other error may be one of the machine."""
+    return error.errno == errno.EINVAL
+
+
+def _instead_of_a_file(path: str | os.PathLike[str], what: str) -> OSError:
+    return OSError(errno.EINVAL, f"{what}, not a file", os.fspath(path))
+
+
+def _is_link(path: str | os.PathLike[str], directory: int | None) -> bool:
+    """Not a folder on the way to it."""
+    try:
+        return stat.S_ISLNK(os.stat(path, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
