@@ -16,8 +16,9 @@ from ledger.checkpoint import (
     split_notes,
 )
 from ledger.cli.options import reading, writing
-from ledger.errors import Integrity, Refused
-from ledger.last_seen import key_of_ledger, recall
+from ledger.errors import Integrity, Refused, Unfinished
+from ledger.last_seen import known_ledger, recall
+from ledger.record_sources import Damaged, read_checkpoint_log
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key
 from ledger.sqlite_log import IMPORTED_MARK, SqliteLog
 from ledger.study_directory import StudyDirectory
@@ -81,12 +82,13 @@ def signed_by_this_user(context: Context) -> bool:
     if own is None or first is None:
         return False
     key = own.verifier(origin_of_first_record(first.record))
-    if recall(home, key) is not None or key_of_ledger(home, context.directory.ledger) == key:
+    known = known_ledger(home, context.directory.ledger)
+    if recall(home, key) is not None or (known is not None and known.key == str(key)):
         return True
     rows = context.log.checkpoints() if isinstance(context.log, SqliteLog) else []
     notes = [note for _, note in rows]
-    with suppress(OSError):
-        notes += split_notes(context.directory.checkpoints.read_bytes())[0]
+    with suppress(Damaged, Unfinished):
+        notes += split_notes(read_checkpoint_log(context.directory.checkpoints))[0]
     return any(_is_valid(note, key) for note in notes)
 
 
