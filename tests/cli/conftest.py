@@ -58,10 +58,13 @@ def config_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _user(config_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _user(
+    config_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same user in every test, who has seen nothing of the copies that other tests change."""
     forget = shutil.ignore_patterns("last-seen")
-    home = shutil.copytree(config_home, tmp_path / "configuration", ignore=forget)
+    home = tmp_path_factory.mktemp("configuration") / "home"
+    shutil.copytree(config_home, home, ignore=forget)
     monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(home))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.signing_keys import CONFIG_HOME_VARIABLE, config_home
 from schemas.events.ledger import CheckpointAnchored
 from tests.cli.conftest import Run, facts_of
 
@@ -202,8 +202,9 @@ def test_a_token_for_something_else(
 def test_a_history_that_was_rewritten_and_signed_again(
     ledger: Run, study: Path, remote: Path, tmp_path: Path
 ) -> None:
-    """The owner, with the key: restores what the study was before, and goes on differently. Every
-    signature is right; the note outside belongs to another history."""
+    """The owner, with the key: restores what the study was before, makes his own verifier forget,
+    and goes on differently. Every signature is right; the note outside belongs to another
+    history."""
     before = tmp_path / "before"
     shutil.copytree(study, before)
     assert ledger("checkpoint", "--study", study, "--push", remote).status == 0
@@ -212,6 +213,9 @@ def test_a_history_that_was_rewritten_and_signed_again(
     shutil.rmtree(study)
     before.rename(study)
     words = ("--reason", "another history")
+    ran = ledger("show", "analysis", "--study", study, *words)
+    assert ran.status == 3 and "an older copy was put back" in ran.err
+    shutil.rmtree(config_home() / "last-seen")
     for _ in range(2):
         assert ledger("show", "analysis", "--study", study, *words).status in (0, 1)
     assert ledger("checkpoint", "--study", study).status == 0
