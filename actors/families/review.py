@@ -1,0 +1,79 @@
+"""The review of a family before it is frozen: record rules, completeness, leakage lint, waivers.
+
+A waiver accepts findings of one rule, in one case or in the whole family, with a reason that is
+frozen and printed. What would make the family meaningless (an unknown record, a secret, a predicate
+that cannot hold) cannot be waived.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from actors.families import completeness, leakage_lint
+from actors.families.ideal_calls import check_satisfiable
+from actors.families.problems import Findings, Problem
+from projections.corrections import Corrections
+from schemas.lifecycle import standings_of
+from schemas.transfer import Family
+
+NEVER_WAIVED = frozenset(
+    {"record", "record-differs", "secret", "unknown-record", "never-seeded", "case-id", "clock"}
+)
+
+
+def review(family: Family, corrections: Corrections | None = None) -> list[Problem]:
+    """Every problem of one family, waived ones included (with their reason), in a fixed order.
+
+    ``corrections`` is what the ledger knows, folded up to the position of the freeze.
+    """
+    problems = list(_findings(family, corrections or Corrections()))
+    used: set[int] = set()
+    reviewed: list[Problem] = []
+    for problem in problems:
+        for index, waiver in enumerate(family.waivers):
+            fits = waiver.rule == problem.rule and waiver.case in ("", problem.place)
+            if fits and problem.rule not in NEVER_WAIVED:
+                used.add(index)
+                problem = msgspec.structs.replace(problem, waived=waiver.reason)
+                break
+        reviewed.append(problem)
+    for index, waiver in enumerate(family.waivers):
+        if index not in used:
+            where = f" in {waiver.case}" if waiver.case else ""
+            reviewed.append(
+                Problem(
+                    rule="waiver",
+                    place=waiver.case,
+                    message=f"the waiver of `{waiver.rule}`{where} accepts nothing: "
+                    + (
+                        "this rule cannot be waived"
+                        if waiver.rule in NEVER_WAIVED
+                        else "take it out"
+                    ),
+                )
+            )
+    return reviewed
+
+
+def review_suite(
+    families: Sequence[Family], corrections: Corrections | None = None
+) -> dict[str, list[Problem]]:
+    """Family id → its problems; under the empty id those of the whole suite."""
+    found = {family.family_id: review(family, corrections) for family in families}
+    found[""] = list(leakage_lint.blind_policies(families))
+    return found
+
+
+def unwaived(problems: Sequence[Problem]) -> list[Problem]:
+    """What keeps a family from being frozen."""
+    return [problem for problem in problems if not problem.waived]
+
+
+def _findings(family: Family, corrections: Corrections) -> Findings:
+    standings = standings_of(family.records, corrections.standings, family.conditions)
+    yield from completeness.check_records(family, corrections, standings)
+    yield from completeness.check_kinds(family)
+    yield from completeness.check_decisions(family)
+    yield from completeness.check_cases(family, corrections, standings)
+    yield from leakage_lint.lint(family)
+    yield from check_satisfiable(family)
