@@ -12,6 +12,7 @@ DOCUMENTS = [
     *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md")),
 ]
 PATH = re.compile(r"`((?:schemas|ledger|actors|harnesses|projections|docs|tests)/[\w./-]*)`")
+TEST = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)`")
 COMMAND = re.compile(r"`ledger ([a-z][a-z-]+)")
 
 
@@ -21,6 +22,18 @@ def test_every_path_that_a_document_names_exists(name: str) -> None:
         return  # names paths of the repository that was mined
     text = (ROOT / name).read_text(encoding="utf-8")
     missing = [path for path in PATH.findall(text) if not (ROOT / path).exists()]
+    assert missing == []
+
+
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    named = TEST.findall((ROOT / "docs/threat-model.md").read_text(encoding="utf-8"))
+    assert len(named) > 40
+    missing = [
+        f"{path}::{test}"
+        for path, test in named
+        if not (ROOT / path).exists()
+        or f"def {test}(" not in (ROOT / path).read_text(encoding="utf-8")
+    ]
     assert missing == []
 
 
