@@ -52,6 +52,16 @@ def write_temporary(directory: int, content: bytes, mode: int = 0o600) -> str:
     return name
 
 
+def make_folder(path: str | os.PathLike[str], mode: int = 0o777) -> None:
+    """Make a folder and those above it that are missing, durably: what is synced in a folder is
+    lost with it if its own name was not. Raises OSError."""
+    path = Path(path).absolute()
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(mode, parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync_directory(folder.parent)
+
+
 def sync(descriptor: int) -> None:
     """Bring an open file or directory to the disk itself.
 

@@ -2,6 +2,7 @@
 
 import os
 
+from ledger.atomic_file import make_folder, sync_directory
 from ledger.checkpoint import Checkpointer
 from ledger.clock import new_id
 from ledger.errors import Integrity
@@ -19,7 +20,8 @@ def create_ledger(directory: StudyDirectory) -> str:
     A ledger whose creation was killed before record 0 is gone on with. Raises StaleVersion where
     one was begun, Integrity where one has lost its records or its database.
     """
-    directory.var.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(directory.var, 0o700)
+    sync_directory(directory.root)  # also where a process made var and was killed before its sync
     made = os.path.lexists(directory.ledger)
     log = None
     if made:

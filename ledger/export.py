@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from ledger.artifacts import MAX_BYTES, Artifacts
-from ledger.atomic_file import TEMPORARY_PREFIX, sync, sync_directory
+from ledger.atomic_file import TEMPORARY_PREFIX, make_folder, sync, sync_directory
 from ledger.chain import leaf_hash
 from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
@@ -236,7 +236,7 @@ def _new_folder(target: Path) -> Iterator[Path]:
         raise Refused(f"{target} cannot be a new folder")
     temporary = target.parent / f"{TEMPORARY_PREFIX}{target.name}"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         with suppress(FileExistsError):
             temporary.mkdir(mode=0o700)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -36,7 +36,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from ledger.atomic_file import sync, write_temporary
+from ledger.atomic_file import make_folder, sync, write_temporary
 from ledger.errors import Refused, Unfinished, Usage
 
 CONFIG_HOME_VARIABLE = "LEDGER_CONFIG_HOME"
@@ -66,7 +66,7 @@ def config_home(environment: Mapping[str, str] = os.environ) -> Path:
 def make_private_folder(folder: Path) -> None:
     """Make a folder (mode 0700) with its parents. Raises Unfinished with what to do."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
     except OSError as error:
         raise Unfinished(
             f"{folder}: {error.strerror}; set {CONFIG_HOME_VARIABLE} to a folder of yours"

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ledger import delivery
-from ledger.atomic_file import sync_directory
+from ledger.atomic_file import make_folder, sync_directory
 from ledger.chain import leaf_hash
 from ledger.clock import now_us, timestamp
 from ledger.codec import decode_envelope
@@ -138,7 +138,7 @@ class SqliteLog:
         """
         path = Path(path)
         with _translated(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             lock_file = _open_lock_file(path)
             try:
                 fcntl.flock(lock_file, fcntl.LOCK_EX)
@@ -161,6 +161,9 @@ class SqliteLog:
                     for statement in SCHEMA.values():
                         connection.execute(statement)
                     connection.execute("COMMIT")
+                    # Closing does this too, but says nothing where it fails; and the file would get
+                    # its name without what is still in the WAL.
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 os.rename(unfinished, path)
                 sync_directory(path.parent)
             finally:
@@ -616,8 +619,9 @@ _CONDITIONS: dict[int, tuple[type[LedgerError], str]] = {
     sqlite3.SQLITE_PERM: (Unfinished, "access is denied; look at the permissions of the file"),
     sqlite3.SQLITE_IOERR: (
         Unfinished,
-        "reading or writing the disk failed; look at the system's log and at the disk, then run "
-        "`ledger verify-chain`",
+        # SQLite says so too where its index of the WAL finds no room.
+        "reading or writing the disk failed; look at the free space, at the system's log and at "
+        "the disk, then run `ledger verify-chain`",
     ),
     sqlite3.SQLITE_NOLFS: (
         Unfinished,

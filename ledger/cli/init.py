@@ -28,6 +28,7 @@ def command(directory: Path, template: str, as_json: bool) -> None:
 
     A study.toml that is already there is kept. Next: edit study.toml, then `ledger tasks mine`.
     """
+    from ledger.atomic_file import make_folder, write_file
     from ledger.creation import create_ledger
 
     study = StudyDirectory(directory)
@@ -37,11 +38,11 @@ def command(directory: Path, template: str, as_json: bool) -> None:
                 raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
     texts = files("actors.rehearsal") / "templates"
     try:
-        study.root.mkdir(parents=True, exist_ok=True)
+        make_folder(study.root)
         for source, target in ((f"{template}.toml", study.toml), ("protocol.md", None)):
             path = target or study.root / source
             if not path.exists():
-                path.write_bytes((texts / source).read_bytes())
+                write_file(path, (texts / source).read_bytes(), mode=0o644)
     except OSError as error:
         raise Unfinished(f"{study.root}: {error.strerror}") from None
     uuid = create_ledger(study)
