@@ -1,8 +1,10 @@
 """The study that is made to suffer: copies of the frozen rehearsal, and what it comes to when
-nobody disturbs it."""
+nobody disturbs it; places for a small ledger; the count of all faults at the end."""
 
 import json
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,8 +12,11 @@ from typing import Literal
 import pytest
 
 from ledger.log import Fact
+from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from schemas.events.cell import CellFinished, CellStarted
 from tests.end_to_end.rehearsal_study import StudyOnDisk, check_sound, outcomes
+from tests.faults.fault_points import counted
+from tests.faults.storage_work import Place
 
 INJECTION = Path(__file__).with_name("injection")
 
@@ -96,3 +101,31 @@ def disturbed(study: StudyOnDisk, *faults: Fault) -> StudyOnDisk:
 def marker(study: StudyOnDisk, number: int) -> Path:
     """Exists once the fault of this number has happened; holds the id of the process."""
     return study.path.parent / f"fault-{number}"
+
+
+@pytest.fixture
+def new_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Place]]:
+    """Empty places for the storage work, in memory where there is such a file system: what is
+    swept is which calls are made, and a disk's own slowness would be most of the time."""
+    memory = Path("/dev/shm")
+    parent = memory if os.access(memory, os.W_OK) else tmp_path
+    with tempfile.TemporaryDirectory(prefix="ledger-faults-", dir=parent) as folder:
+        places = 0
+
+        def make() -> Place:
+            nonlocal places
+            places += 1
+            place = Place(Path(folder) / str(places))
+            place.directory.root.mkdir(parents=True)
+            monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(place.home))
+            return place
+
+        yield make
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if counted:
+        total = sum(map(len, counted.values()))
+        terminalreporter.write_line(f"{total} distinct fault points:")
+        for kind, points in counted.items():
+            terminalreporter.write_line(f"{len(points):6} {kind}")
