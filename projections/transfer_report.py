@@ -1,0 +1,650 @@
+"""The report of a transfer study, in the report model that both kinds of study share.
+
+What matters most stands first: failures of high consequence one by one, before any number that
+could hide them. Verified transfer success and behavioural success stand side by side and are never
+added; what a system cannot show is said in words. ``transfer_run_page`` makes the page of a run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from projections.amendments import Amendments
+from projections.declared_analyses import Share
+from projections.report.conduct import Conduct
+from projections.report.numbers import NONE, NOT_ESTIMABLE, PERCENTAGES_FROM, interval, share
+from projections.report.plain_text import listed
+from projections.report_model import (
+    BANNER,
+    MARK,
+    Block,
+    Code,
+    Column,
+    Fact,
+    Group,
+    Report,
+    Section,
+    Table,
+    amendments_section,
+    columns,
+    day,
+    deviations_section,
+    paragraph,
+    readings_section,
+    reproduction_section,
+)
+from projections.transfer_counts import OF_EVENTS, OF_RECORDS, Behaviour, ClassCount, Counted
+from projections.transfer_results import SystemResult, TransferResults
+from projections.transfer_scores import RunScore
+from schemas.transfer import STAGES
+from schemas.transfer_study import TransferStudy
+
+NOTICE = (
+    "The Fresh-Session Correction-Transfer Protocol is a proposed evaluation artifact, not a "
+    "validated standard."
+)
+CANNOT_SHOW = (
+    "A system that does not show a stage can reach behavioural success there and never verified "
+    "transfer success: what was not observed is not inferred from a good answer."
+)
+SYMBOLS = {"verified": "verified", "unverified": "unverified", "failed": "failed", "void": "void"}
+
+COUNT_NAMES: Mapping[Counted, str] = {
+    "retrieval_recall": "retrieval recall (records)",
+    "retrieval_precision": "retrieval precision (records)",
+    "supersession_accuracy": "supersession accuracy",
+    "abstention_accuracy": "abstention accuracy",
+    "must_abstain": "\u2003of it: had to abstain, and did",
+    "must_act": "\u2003of it: had to act, and did",
+    "decision_compliance": "decision compliance",
+    "action_compliance": "action compliance",
+    "verified_outcome_success": "verified outcome success",
+    "verified_transfer_success": "verified transfer success",
+    "behavioural_success": "behavioural success",
+    "unsupported_memory_claims": "unsupported memory claims (of claims)",
+    "prohibited_actions": "prohibited actions (events / runs)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferInputs:
+    """What a report is made from, folded up to the head of the results."""
+
+    results: TransferResults
+    study: TransferStudy
+    amendments: Amendments
+    conduct: Conduct
+    root: str
+    checkpoint: str
+    analysis: int
+    results_digest: str
+
+
+def build_transfer_report(inputs: TransferInputs) -> Report:
+    """The whole report; the pages of its runs are made by ``transfer_run_page``."""
+    results, study, conduct = inputs.results, inputs.study, inputs.conduct
+    head = results.computed_from
+    return Report(
+        title=study.title,
+        study_id=study.id,
+        banner=BANNER if results.simulated else "",
+        mark=MARK if results.simulated else "",
+        question=study.question,
+        result_title="Result",
+        result=result_sentence(results),
+        remarks=_remarks(inputs),
+        check=(
+            "Check it: ",
+            Code(text="ledger verify-chain"),
+            " tests every byte of the ledger, ",
+            Code(text="ledger replay --check"),
+            " derives every table again from record 0, ",
+            Code(text="ledger analyze --check"),
+            " scores every run again, ",
+            Code(text="ledger audit transfer"),
+            " looks for verdicts without evidence.",
+        ),
+        facts=(
+            Fact(term="Study digest", value=head.study, is_code=True),
+            Fact(term="Suite", value=f"{results.suite}, version {results.suite_version}"),
+            Fact(term="Frozen", value=day(conduct.frozen_at)),
+            Fact(term="Completed", value=day(conduct.completed_at) or "not complete"),
+            Fact(term="Computed from", value=f"records 0 to {head.head}"),
+        ),
+        sections=tuple(
+            section
+            for section in (
+                _boundary_failures(results),
+                _what_this_shows(results),
+                _systems(results),
+                _thresholds(results),
+                _counts(results),
+                _stages(results),
+                _families(results),
+                _cases(results),
+                _failures(results),
+                _uncertainty(results),
+                _waivers(results),
+                readings_section(study.readings),
+                deviations_section(conduct, inputs.amendments, results.code_not_as_frozen),
+                amendments_section(inputs.amendments),
+                _all_runs(results),
+                reproduction_section(
+                    head,
+                    conduct,
+                    root=inputs.root,
+                    checkpoint=inputs.checkpoint,
+                    analysis=inputs.analysis,
+                    results_digest=inputs.results_digest,
+                    tasks="families",
+                ),
+            )
+            if section.blocks
+        ),
+        computed_from=f"record {head.head}, leaf {head.leaf}",
+    )
+
+
+def result_sentence(results: TransferResults) -> str:
+    """How many high-consequence failures there are, then every system in a few words."""
+    failures = len(results.boundary_failures)
+    first = (
+        f"{failures} high-consequence boundary failure{'s' if failures != 1 else ''}, listed one "
+        "by one below. "
+        if failures
+        else "No high-consequence boundary failure. "
+    )
+    return first + " ".join(system_sentence(system) for system in results.systems)
+
+
+def system_sentence(system: SystemResult) -> str:
+    """``full + reader: verified transfer 40/42, behavioural 41/42.``"""
+    of = system.verified + system.unverified + system.failed
+    unverified = f" ({system.unverified} unverified)" if system.unverified else ""
+    return (
+        f"{system.name}: verified transfer {share(Share(n=system.verified, of=of))}{unverified}, "
+        f"behavioural {share(Share(n=system.behavioural, of=system.behavioural_of))}."
+    )
+
+
+def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
+    results = inputs.results
+    remarks = [NOTICE]
+    blind = [system for system in results.systems if system.cannot_show]
+    if blind:
+        named = "; ".join(
+            f"{system.name} cannot show {', '.join(system.cannot_show)}" for system in blind
+        )
+        remarks.append(f"{named}. {CANNOT_SHOW}")
+    missed = results.missed
+    if results.thresholds:
+        count = f"{len(missed)} of {len(results.thresholds)} threshold results are missed"
+        named = "; ".join(f"{each.id} ({each.status.replace('_', ' ')})" for each in missed)
+        remarks.append(f"{count}{': ' + named if missed else ''}.")
+    weak = sorted({family.family for family in results.families if family.non_discriminating})
+    if weak:
+        remarks.append(
+            f"Not discriminating, since the positive is hit without the correction too: "
+            f"{', '.join(weak)}."
+        )
+    waiting = sum(system.planned - system.ended for system in results.systems)
+    if waiting > 0:
+        remarks.append(f"Interim: {waiting} planned runs have not ended.")
+    return tuple(remarks)
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+def _boundary_failures(results: TransferResults) -> Section:
+    rows = tuple(
+        (run.cell, run.class_, run.kind, run.boundary_failure, _evidence(run))
+        for run in results.boundary_failures
+    )
+    table = Table(
+        caption="Every failure at a boundary of high consequence, by run",
+        columns=(
+            Column(title="run", kind="run"),
+            *columns("class", "case"),
+            Column(title="what happened", kind="prose"),
+            Column(title="records"),
+        ),
+        rows=rows,
+        note="A correction of high consequence, and: a prohibited action, or a failed case outside "
+        "of the correction's scope, or a failed case of class boundary. No average stands above "
+        "this list.",
+    )
+    return Section(id="boundaries", title="High-consequence boundary failures", blocks=(table,))
+
+
+def _what_this_shows(results: TransferResults) -> Section:
+    systems = results.systems
+    names = [found.name for found in systems[0].behaviours] if systems else []
+    by_name = [{found.name: found for found in system.behaviours} for system in systems]
+    rows = [(name, *(_behaviour(each[name]) for each in by_name)) for name in names]
+    rows.append(
+        ("cannot show", *(", ".join(system.cannot_show) or "nothing" for system in systems))
+    )
+    table = Table(
+        caption="What goes wrong, and in how many of the runs in which it could",
+        columns=columns("", *(system.name for system in systems)),
+        rows=tuple(rows),
+        note="Derived from the verdicts below. A number after the plus sign counts runs (or "
+        "claims) of which it is not known.",
+    )
+    return Section(id="shows", title="What this shows", blocks=(table,))
+
+
+def _behaviour(found: Behaviour) -> str:
+    if found.of == 0 and found.unobserved == 0:
+        return NONE
+    word = "no" if found.n == 0 and found.unobserved == 0 else "yes" if found.n else "not shown"
+    beside = f" (+{found.unobserved})" if found.unobserved else ""
+    return f"{word}: {found.n}/{found.of}{beside}"
+
+
+def _systems(results: TransferResults) -> Section:
+    table = Table(
+        caption="Systems side by side: verified beside behavioural success, never added",
+        columns=(
+            Column(title="system"),
+            *columns(
+                "runs ended",
+                *("void", "verified", "unverified", "failed", "behavioural"),
+                numbers=True,
+                first="number",
+            ),
+            Column(title="cannot show"),
+        ),
+        rows=tuple(
+            (
+                system.name,
+                f"{system.ended}/{system.planned}",
+                str(system.void),
+                *(
+                    f"{n}/{system.verified + system.unverified + system.failed}"
+                    for n in (system.verified, system.unverified, system.failed)
+                ),
+                f"{system.behavioural}/{system.behavioural_of}"
+                + (f" (+{system.behavioural_unobserved})" if system.behavioural_unobserved else ""),
+                ", ".join(system.cannot_show) or "nothing",
+            )
+            for system in results.systems
+        ),
+        note=CANNOT_SHOW,
+    )
+    identities = Table(
+        caption="Identity and declared capabilities of every system",
+        columns=(
+            Column(title="system"),
+            *columns("runs", numbers=True, first="number"),
+            *columns("trace", "plan", "store", "clock (controlled)"),
+            Column(title="memory manifest", kind="code"),
+            Column(title="driver manifest", kind="code"),
+        ),
+        rows=tuple(
+            (
+                system.name,
+                str(identity.runs),
+                identity.capabilities.trace,
+                identity.capabilities.plan.replace("_", " "),
+                identity.capabilities.store,
+                f"{identity.capabilities.clock} ({identity.clock_control})",
+                identity.memory[:16],
+                identity.driver[:16],
+            )
+            for system in results.systems
+            for identity in system.identities
+        ),
+        note="What is not declared is unobserved. Evidence that is the system's own word: "
+        f"{results.reported_evidence}; records that a decision names as its basis: "
+        f"{results.declared_basis}.",
+    )
+    blocks: list[Block] = [table, identities]
+    reported = [system for system in results.systems if system.reported]
+    if reported:
+        named = "; ".join(f"{system.name}: {', '.join(system.reported)}" for system in reported)
+        blocks.append(
+            paragraph(
+                f"By the frozen policy the system's own word counts as evidence here: {named}."
+            )
+        )
+    return Section(id="systems", title="Systems", blocks=tuple(blocks))
+
+
+def _thresholds(results: TransferResults) -> Section:
+    blocks: list[Block] = []
+    if results.thresholds:
+        blocks.append(
+            Table(
+                caption="Thresholds, and when they were chosen",
+                columns=(
+                    *columns("threshold", "count", "system", "class"),
+                    *columns("limit", "found", numbers=True, first="number"),
+                    *columns("status", "chosen"),
+                ),
+                rows=tuple(
+                    (
+                        found.id,
+                        COUNT_NAMES[found.name],
+                        f"{found.memory} + {found.driver}",
+                        found.class_ or "every class",
+                        found.limit,
+                        _n_of(found.n, found.of, found.unobserved),
+                        found.status.replace("_", " "),
+                        found.chosen,
+                    )
+                    for found in results.thresholds
+                ),
+                note="What was not observed never meets a threshold; `ledger report` ends with "
+                "status 8 where one is missed.",
+            )
+        )
+    if results.dropped:
+        blocks.append(
+            Table(
+                caption="Thresholds that stand no more as they did",
+                columns=columns("threshold", "was", "record", "how"),
+                rows=tuple(
+                    (each.id, each.was, str(each.seq), each.finding) for each in results.dropped
+                ),
+            )
+        )
+    return Section(id="thresholds", title="Thresholds", blocks=tuple(blocks))
+
+
+def _counts(results: TransferResults) -> Section:
+    classes = sorted({count.class_ for count in results.counts})
+    found = {
+        (count.class_, count.memory, count.driver, count.name): count for count in results.counts
+    }
+    tables: list[Block] = []
+    for class_ in classes:
+        rows = []
+        for name, title in COUNT_NAMES.items():
+            cells = [
+                found.get((class_, system.memory, system.driver, name))
+                for system in results.systems
+            ]
+            rows.append((title, *(_count(cell) for cell in cells)))
+        tables.append(
+            Table(
+                caption=f"Class {class_.replace('_', ' ')}: numerator/denominator (+ unobserved)",
+                columns=columns("count", *(system.name for system in results.systems)),
+                rows=tuple(rows),
+                note="In brackets the 95 % Wilson interval; where nothing failed, or nothing "
+                "happened, the exact (Clopper\u2013Pearson) bound. 0/0 is not estimable; below "
+                f"{PERCENTAGES_FROM} no percentages.",
+            )
+        )
+    if tables:
+        tables.append(
+            paragraph("Classes have different denominators and are not pooled: there is no total.")
+        )
+    return Section(id="counts", title="Counts by class", blocks=tuple(tables))
+
+
+def _count(count: ClassCount | None) -> str:
+    if count is None:
+        return NONE
+    text = _n_of(count.n, count.of, count.unobserved)
+    if count.of >= PERCENTAGES_FROM and count.name not in OF_EVENTS:
+        text = share(Share(n=count.n, of=count.of)) + (
+            f" (+{count.unobserved})" if count.unobserved else ""
+        )
+    if count.runs_with is not None:
+        text += f", in {count.runs_with} runs"
+    exact = count.zero_failures
+    if exact is not None:
+        bound = f"at least {exact[0]:.3f}" if exact[1] == 1.0 else f"at most {exact[1]:.3f}"
+        return f"{text} [exact: {bound}]"
+    if count.wilson is not None and count.name not in OF_RECORDS:
+        return f"{text} [{interval(count.wilson).replace('+', '')}]"
+    return text
+
+
+def _n_of(n: int, of: int, unobserved: int) -> str:
+    beside = f" (+{unobserved})" if unobserved else ""
+    return f"{NOT_ESTIMABLE} (0/0){beside}" if of == 0 else f"{n}/{of}{beside}"
+
+
+def _stages(results: TransferResults) -> Section:
+    rows: list[tuple[str, ...]] = []
+    groups = []
+    for system in results.systems:
+        own = [
+            run
+            for run in results.runs
+            if run.system == (system.memory, system.driver) and run.result != "void"
+        ]
+        groups.append(Group(title=system.name, rows=len(STAGES)))
+        for number, stage in enumerate(STAGES, start=1):
+            verdicts = [run.stages[stage].verdict for run in own]
+            earliest = sum(run.earliest == stage for run in own)
+            rows.append(
+                (
+                    f"{number} {stage}",
+                    *(str(verdicts.count(word)) for word in ("pass", "fail", "unobserved")),
+                    str(verdicts.count("not_required")),
+                    str(earliest),
+                )
+            )
+    table = Table(
+        caption="Verdicts of the seven stages",
+        columns=columns(
+            "stage",
+            *("pass", "fail", "unobserved", "not required", "earliest failing"),
+            numbers=True,
+        ),
+        rows=tuple(rows),
+        groups=tuple(groups),
+        note="Each stage is judged on its own evidence; a failure is assigned to the earliest "
+        "stage with evidence of it.",
+    )
+    return Section(id="stages", title="Stages", blocks=(table,))
+
+
+def _families(results: TransferResults) -> Section:
+    if not results.families:
+        return Section(id="families", title="Families", blocks=())
+    table = Table(
+        caption="Families: every case verified at k of k, and the baseline misses",
+        columns=(
+            *columns("family", "system", "class"),
+            *columns("distractors", "cases verified", numbers=True, first="number"),
+            *columns("result"),
+            *columns(
+                "both",
+                *("only with", "only without", "neither", "unobserved"),
+                numbers=True,
+                first="number",
+            ),
+        ),
+        rows=tuple(
+            (
+                family.family,
+                f"{family.memory} + {family.driver}",
+                family.class_.replace("_", " "),
+                str(family.distractors),
+                f"{family.verified_cases}/{family.cases}",
+                family.result.replace("_", " "),
+                *(
+                    str(number)
+                    for number in (
+                        family.paired.both,
+                        family.paired.only_with,
+                        family.paired.only_without,
+                        family.paired.neither,
+                        family.paired.unobserved,
+                    )
+                ),
+            )
+            for family in results.families
+        ),
+        note="The last five columns are the paired 2\u00d72 over trials: decision and outcome of "
+        "the positive hit with the correction in the store, and without it (baseline).",
+    )
+    weak = [family for family in results.families if family.non_discriminating]
+    blocks: list[Block] = [table]
+    if weak:
+        blocks.append(
+            Table(
+                caption="Families that do not discriminate",
+                columns=(
+                    *columns("family", "system"),
+                    Column(title="why", kind="prose"),
+                ),
+                rows=tuple(
+                    (
+                        family.family,
+                        f"{family.memory} + {family.driver}",
+                        family.non_discriminating,
+                    )
+                    for family in weak
+                ),
+            )
+        )
+    return Section(id="families", title="Families", blocks=tuple(blocks))
+
+
+def _cases(results: TransferResults) -> Section:
+    systems = [(system.memory, system.driver) for system in results.systems]
+    found = {
+        (case.family, case.case, case.distractors, case.memory, case.driver): case
+        for case in results.cases
+    }
+    keys = dict.fromkeys(key[:3] for key in found)
+    kinds = {(case.family, case.case): case.kind for case in results.cases}
+    rows = []
+    for family, case, distractors in keys:
+        cells = []
+        for system in systems:
+            one = found.get((family, case, distractors, *system))
+            cells.append(
+                NONE if one is None else f"{one.verified}/{one.trials} {SYMBOLS[one.result]}"
+            )
+        rows.append((case, kinds[family, case].replace("_", " "), str(distractors), *cells))
+    table = Table(
+        caption="Cases: trials verified of k, and whether the case passes at all of them",
+        columns=(
+            *columns("case", "kind"),
+            *columns("distractors", numbers=True, first="number"),
+            *columns("", *(system.name for system in results.systems))[1:],
+        ),
+        rows=tuple(rows),
+    )
+    return Section(id="cases", title="Cases", blocks=(table,) if rows else ())
+
+
+def _failures(results: TransferResults) -> Section:
+    failed = [run for run in results.runs if run.result == "failed"]
+    if not failed:
+        return Section(id="failures", title="Failed runs", blocks=())
+    table = Table(
+        caption="Failed runs with their earliest evidenced failing stage",
+        columns=(
+            Column(title="run", kind="run"),
+            *columns("stage", "attribution uncertain"),
+            Column(title="why", kind="prose"),
+            Column(title="records"),
+        ),
+        rows=tuple(
+            (
+                run.cell,
+                run.earliest or "none",
+                ", ".join(run.uncertain) or NONE,
+                _why(run),
+                _evidence(run),
+            )
+            for run in failed
+        ),
+        note="Stages before the earliest failing one that were not observed make its attribution "
+        "uncertain: they are listed, not guessed.",
+    )
+    return Section(id="failures", title="Failed runs", blocks=(table,))
+
+
+def _uncertainty(results: TransferResults) -> Section:
+    rows = [
+        (run.cell, "; ".join([*run.uncertainty, *run.notes]))
+        for run in results.runs
+        if run.uncertainty or (run.notes and run.result in ("unverified", "void"))
+    ]
+    if not rows:
+        return Section(id="uncertainty", title="Uncertainty", blocks=())
+    table = Table(
+        caption="What could not be determined, and why",
+        columns=(Column(title="run", kind="run"), Column(title="in words", kind="prose")),
+        rows=tuple(rows),
+    )
+    return Section(id="uncertainty", title="Uncertainty", blocks=(table,))
+
+
+def _waivers(results: TransferResults) -> Section:
+    if not results.waivers:
+        return Section(
+            id="waivers",
+            title="Waivers",
+            blocks=(paragraph("No finding of the leakage lint was waived."),),
+        )
+    table = Table(
+        caption="Findings of the leakage lint that were accepted before the freeze",
+        columns=(*columns("family", "rule", "case"), Column(title="reason", kind="prose")),
+        rows=tuple(
+            (
+                each.family,
+                each.waiver.rule,
+                each.waiver.case or "the whole family",
+                each.waiver.reason,
+            )
+            for each in results.waivers
+        ),
+    )
+    return Section(id="waivers", title="Waivers", blocks=(table,))
+
+
+def _all_runs(results: TransferResults) -> Section:
+    short = {"pass": "pass", "fail": "FAIL", "unobserved": "?", "not_required": NONE}
+    rows: list[tuple[str, ...]] = []
+    groups = []
+    for system in results.systems:
+        own = [run for run in results.runs if run.system == (system.memory, system.driver)]
+        groups.append(Group(title=system.name, rows=len(own)))
+        for run in own:
+            rows.append(
+                (
+                    run.cell,
+                    run.result,
+                    run.behavioural.replace("_", " "),
+                    *(short[run.stages[stage].verdict] for stage in STAGES),
+                )
+            )
+    table = Table(
+        caption="Every run with its seven stages",
+        columns=(
+            Column(title="run", kind="run"),
+            *columns("result", "behavioural", *STAGES),
+        ),
+        rows=tuple(rows),
+        groups=tuple(groups),
+        note="Each run has a page of its own with prompt, snapshot, trace, decision, calls and "
+        "surface. A question mark stands for unobserved.",
+    )
+    return Section(id="runs", title="Runs", blocks=(table,) if rows else ())
+
+
+# --- small words ----------------------------------------------------------------------------------
+
+
+def _why(run: RunScore) -> str:
+    parts = list(run.notes)
+    if run.earliest is not None:
+        parts.insert(0, run.stages[run.earliest].why)
+    return "; ".join(parts)
+
+
+def _evidence(run: RunScore) -> str:
+    """Records that the failure rests on."""
+    seqs: Sequence[int] = [done.seq for done in run.prohibited]
+    if not seqs and run.earliest is not None:
+        seqs = run.stages[run.earliest].evidence
+    return listed(seqs or [run.finished])
