@@ -7,6 +7,7 @@ so it can be made again, byte for byte, by whoever has the ledger and this code.
 
 import msgspec
 
+from actors import transfer_analysis
 from actors.frozen_study import repair_study
 from actors.identity import package_files
 from actors.loop import Context, Done, Handlers, Work
@@ -34,6 +35,9 @@ from projections.report.markdown_page import render_markdown
 from projections.report_model import ReportInputs, build_report
 from projections.residency import Residency
 from projections.tasks import MinedTasks
+from projections.transfer_counts import ThresholdResult
+from projections.transfer_results import TransferResults
+from projections.transfer_results import encode_results as encode_transfer_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.cell import CellFinished, CellVoided
@@ -45,13 +49,16 @@ from schemas.events.study import (
     OutcomesInspected,
     ReportWritten,
 )
+from schemas.events.transfer import CaseFinished, FamiliesFrozen
 from schemas.identifiers import STUDY_STREAM
+
+AnyResults = Results | TransferResults
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 MARKDOWN = "text/markdown; charset=utf-8"
 
-EMITS = (AnalysisCompleted, ReportWritten)
+EMITS = (AnalysisCompleted, ReportWritten, *transfer_analysis.EMITS)
 
 OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
     AmendmentRecorded,
@@ -59,12 +66,13 @@ OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
     CellFinished,
     CellGraded,
     CellVoided,
+    CaseFinished,
 )
 """After one of these a report of an earlier analysis would say what is not so any more."""
 
 
 def analyse_study(work: Work) -> Done:
-    """Compute the declared analyses from the graded cells.
+    """Compute the declared analyses from the graded cells, or the scores of a transfer study.
 
     Refused where nothing is frozen, where no inspection is recorded, and where a study that grades
     at the end is not complete.
@@ -75,11 +83,13 @@ def analyse_study(work: Work) -> Done:
             "an analysis shows outcomes, and no inspection is recorded: `ledger analyze --reason "
             '"…"` records one first'
         )
+    events: list[Event] = []
+    if isinstance(results, TransferResults):
+        events.append(transfer_analysis.scored(work.context, results))
     head = results.computed_from
-    content = work.artifacts.put(encode_results(results), JSON)
-    return Done(
-        [NewEvent(STUDY_STREAM, AnalysisCompleted(head=head.head, leaf=head.leaf, results=content))]
-    )
+    content = work.artifacts.put(encode(results), JSON)
+    events.append(AnalysisCompleted(head=head.head, leaf=head.leaf, results=content))
+    return Done([NewEvent(STUDY_STREAM, event) for event in events])
 
 
 def write_report(work: Work) -> Done:
@@ -96,7 +106,14 @@ def write_report(work: Work) -> Done:
 HANDLERS: Handlers = {AnalyseStudy: analyse_study, WriteReport: write_report}
 
 
-def compute(context: Context, head: int | None = None) -> Results:
+def encode(results: AnyResults) -> bytes:
+    """``results.json``: the same results give the same bytes."""
+    if isinstance(results, TransferResults):
+        return encode_transfer_results(results)
+    return encode_results(results)
+
+
+def compute(context: Context, head: int | None = None) -> AnyResults:
     """The results from records 0 to ``head`` (the last one by default); writes nothing.
 
     Raises Refused where there is nothing to analyse yet, with what is missing.
@@ -105,6 +122,8 @@ def compute(context: Context, head: int | None = None) -> Results:
     if last is None:
         raise Refused("the ledger is empty: there is nothing to analyse")
     seq = last.seq if head is None else head
+    if is_transfer(context):
+        return transfer_analysis.compute(context, seq, _leaf(context, seq))
     read = context.artifacts.get
     progress, outcomes, residency = Progress(read), Outcomes(read), Residency()
     amendments, declarations = Amendments(), Declarations(read)
@@ -137,6 +156,14 @@ def compute(context: Context, head: int | None = None) -> Results:
     )
 
 
+def is_transfer(context: Context) -> bool:
+    """Whether the study of this ledger is of kind ``transfer``."""
+    return any(
+        stored.envelope().type == FamiliesFrozen.TYPE
+        for stored in context.log.read_stream(STUDY_STREAM)
+    )
+
+
 def last_analysis(context: Context) -> tuple[Fact, AnalysisCompleted]:
     """The last recorded analysis. Raises Refused where there is none."""
     facts = [decode(stored) for stored in context.log.read_stream(STUDY_STREAM)]
@@ -146,10 +173,13 @@ def last_analysis(context: Context) -> tuple[Fact, AnalysisCompleted]:
     raise Refused('there is no analysis to report: `ledger analyze --reason "…"` first')
 
 
-def read_results(context: Context, seq: int, analysis: AnalysisCompleted) -> Results:
+def read_results(context: Context, seq: int, analysis: AnalysisCompleted) -> AnyResults:
     """The results that record ``seq`` names. Raises Refused where another version wrote them."""
+    form: type[Results] | type[TransferResults] = (
+        TransferResults if is_transfer(context) else Results
+    )
     try:
-        return msgspec.json.decode(context.artifacts.get(analysis.results), type=Results)
+        return msgspec.json.decode(context.artifacts.get(analysis.results), type=form)
     except msgspec.ValidationError as error:
         raise Refused(
             f"the results in record {seq} were computed by another version ({error}): "
@@ -170,6 +200,16 @@ def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
             f'to {analysis.head}: `ledger analyze --reason "…"` again'
         )
     results = read_results(context, fact.seq, analysis)
+    if isinstance(results, TransferResults):
+        root, checkpoint = _root(context, analysis.head)
+        return analysis.head, transfer_analysis.report_files(
+            context,
+            results,
+            analysis=fact.seq,
+            results_ref=analysis.results,
+            root=root,
+            checkpoint=checkpoint,
+        )
     read = context.artifacts.get
     progress, amendments = Progress(read), Amendments()
     mined, conduct = MinedTasks(read), Conduct()
@@ -198,6 +238,13 @@ def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
         "results.json": context.artifacts.get(analysis.results),
         "PROTOCOL_AMENDMENTS.md": render_amendments(amendments),
     }
+
+
+def missed_thresholds(context: Context) -> tuple[ThresholdResult, ...]:
+    """Thresholds that the last analysis of a transfer study found missed; none of another kind."""
+    fact, analysis = last_analysis(context)
+    results = read_results(context, fact.seq, analysis)
+    return results.missed if isinstance(results, TransferResults) else ()
 
 
 def _outdated_by(context: Context, head: int) -> Fact | None:

@@ -11,6 +11,7 @@ from ledger.cli.options import (
     json_option,
     print_json,
     print_table,
+    printable,
     reading,
     study_option,
     writing,
@@ -18,7 +19,9 @@ from ledger.cli.options import (
 from ledger.errors import Usage
 
 if TYPE_CHECKING:
+    from actors.analysis import AnyResults
     from projections.declared_analyses import Results
+    from projections.transfer_results import TransferResults
 
 
 @click.command("analyze")
@@ -31,11 +34,12 @@ if TYPE_CHECKING:
     help="Compute the last recorded analysis again and compare every byte; shows no outcome.",
 )
 def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
-    """Compute the declared analyses from the graded cells, and record them.
+    """Compute the declared analyses from the graded cells, or the scores of a transfer study, and
+    record them.
 
     The inspection of outcomes is recorded first, with its reason. Prints the primary result and all
-    declared contrasts; `ledger report` then writes everything. With --check: status 3 where the
-    ledger does not give the recorded results.
+    declared contrasts, or every system with its counts; `ledger report` then writes everything.
+    With --check: status 3 where the ledger does not give the recorded results.
     """
     from actors import analysis, operator
     from actors.loop import carry_out
@@ -65,19 +69,23 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
     return 0
 
 
-def _print(results: "Results", recorded: int | None, as_json: bool) -> None:
-    from projections.declared_analyses import encode_results
-    from projections.report.numbers import NONE, difference, interval, p_value
-    from projections.report_model import primary_sentence, verdict_word
+def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
+    from actors.analysis import encode
+    from projections.report_model import primary_sentence
+    from projections.transfer_report import result_sentence
+    from projections.transfer_results import TransferResults
 
     head = results.computed_from
-    sentence = primary_sentence(results)
+    if isinstance(results, TransferResults):
+        sentence = result_sentence(results)
+    else:
+        sentence = primary_sentence(results)
     if as_json:
         print_json(
             {
                 "record": recorded,
                 "sentence": sentence,
-                "results_digest": sha256(encode_results(results)).hexdigest(),
+                "results_digest": sha256(encode(results)).hexdigest(),
                 "results": msgspec.to_builtins(results),
             }
         )
@@ -85,6 +93,56 @@ def _print(results: "Results", recorded: int | None, as_json: bool) -> None:
     if results.simulated:
         print("SIMULATED: a rehearsal, not evidence")
     print(sentence)
+    if isinstance(results, TransferResults):
+        _print_systems(results)
+    else:
+        _print_contrasts(results)
+    if results.code_not_as_frozen:
+        names = ", ".join(results.code_not_as_frozen[:3])
+        more = ", …" if len(results.code_not_as_frozen) > 3 else ""
+        print(
+            f"code       {len(results.code_not_as_frozen)} files are not as frozen: {names}{more}; "
+            "put them back, or `ledger amend`"
+        )
+    where = f"record {recorded}" if recorded is not None else "not recorded: a copy to read"
+    print(f"analysis   {where}, computed from records 0 to {head.head}")
+    print("next       ledger report")
+
+
+def _print_systems(results: "TransferResults") -> None:
+    from projections.transfer_report import NOTICE
+
+    print()
+    print_table(
+        [
+            {
+                "system": system.name,
+                "ended": f"{system.ended}/{system.planned}",
+                "verified": f"{system.verified}/"
+                f"{system.verified + system.unverified + system.failed}",
+                "unverified": system.unverified,
+                "failed": system.failed,
+                "behavioural": f"{system.behavioural}/{system.behavioural_of}",
+                "cannot show": ", ".join(system.cannot_show) or "nothing",
+            }
+            for system in results.systems
+        ]
+    )
+    for run in results.boundary_failures:
+        print(f"boundary   {run.cell}: {printable(run.boundary_failure)}")
+    for found in results.thresholds:
+        print(
+            f"threshold  {found.id} ({found.memory} + {found.driver}, {found.class_ or 'all'}): "
+            f"{found.n}/{found.of}, {found.limit}: {found.status.replace('_', ' ')}, {found.chosen}"
+        )
+    print(NOTICE)
+    print()
+
+
+def _print_contrasts(results: "Results") -> None:
+    from projections.report.numbers import NONE, difference, interval, p_value
+    from projections.report_model import verdict_word
+
     rows: list[dict[str, Any]] = []
     for found in results.contrasts:
         tested = found.primary or bool(found.family)
@@ -108,21 +166,11 @@ def _print(results: "Results", recorded: int | None, as_json: bool) -> None:
         print()
         print_table(rows)
         print()
-    if results.code_not_as_frozen:
-        names = ", ".join(results.code_not_as_frozen[:3])
-        more = ", …" if len(results.code_not_as_frozen) > 3 else ""
-        print(
-            f"code       {len(results.code_not_as_frozen)} files are not as frozen: {names}{more}; "
-            "put them back, or `ledger amend`"
-        )
-    where = f"record {recorded}" if recorded is not None else "not recorded: a copy to read"
-    print(f"analysis   {where}, computed from records 0 to {head.head}")
-    print("next       ledger report")
 
 
 def _check(study: Path, as_json: bool) -> int:
     from actors import analysis
-    from projections.declared_analyses import encode_results
+    from projections.transfer_results import TransferResults
 
     with reading(study) as context:
         fact, completed = analysis.last_analysis(context)
@@ -131,7 +179,9 @@ def _check(study: Path, as_json: bool) -> int:
     # Which code ran then stays as it was recorded: the numbers are in question.
     same_code = again.code_not_as_frozen == recorded.code_not_as_frozen
     again = msgspec.structs.replace(again, code_not_as_frozen=recorded.code_not_as_frozen)
-    digest = sha256(encode_results(again)).hexdigest()
+    if isinstance(again, TransferResults) and isinstance(recorded, TransferResults):
+        again = msgspec.structs.replace(again, scorer=recorded.scorer)
+    digest = sha256(analysis.encode(again)).hexdigest()
     identical = digest == completed.results.digest
     if as_json:
         print_json(

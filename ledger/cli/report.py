@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import msgspec
 
 from ledger.cli.options import json_option, print_json, reading, study_option, writing
 from ledger.errors import Unfinished
@@ -17,12 +18,13 @@ from ledger.errors import Unfinished
     show_default="var/reports/<head>/ in the study's folder",
     help="Folder to write into.",
 )
-def command(study: Path, as_json: bool, out: Path | None) -> None:
+def command(study: Path, as_json: bool, out: Path | None) -> int:
     """Write the report of the last analysis: HTML, Markdown, cells as CSV, results as JSON, and the
-    amendments.
+    amendments; of a transfer study also a page for every run.
 
     The same records give the same bytes, and every number in it cites the record that it was
-    computed from. results.json has the digest that the analysis recorded.
+    computed from. results.json has the digest that the analysis recorded. Status 8 where a
+    threshold of a transfer study is missed.
     """
     from actors import analysis, operator
     from actors.loop import carry_out
@@ -36,32 +38,46 @@ def command(study: Path, as_json: bool, out: Path | None) -> None:
         if recorded:
             carry_out(context, WriteReport(), {**operator.HANDLERS, **analysis.HANDLERS})
         head, files = analysis.report_files(context)
+        missed = analysis.missed_thresholds(context)
         warn_of_drift(drift(context))
         folder = out if out is not None else context.directory.reports / str(head)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_file(folder / name, content, mode=0o644)
     except OSError as error:
         raise Unfinished(
             f"{folder}: {error.strerror}; the report is in the ledger, write it with --out DIR"
         ) from None
+    # The files that everybody reads; pages of runs are counted.
+    shown = {name: str(folder / name) for name in files if "/" not in name}
     if as_json:
+        kinds = {"report.html": "html", "report.md": "markdown", "results.json": "json"}
+        tables = {name: path for name, path in shown.items() if name.endswith(".csv")}
         print_json(
             {
                 "head": head,
                 "recorded": recorded,
                 "folder": str(folder),
-                "html": str(folder / "report.html"),
-                "markdown": str(folder / "report.md"),
-                "csv": str(folder / "cells.csv"),
-                "json": str(folder / "results.json"),
-                "amendments": str(folder / "PROTOCOL_AMENDMENTS.md"),
+                **{kind: shown[name] for name, kind in kinds.items()},
+                "csv": next(iter(tables.values())),
+                "tables": tables,
+                "amendments": shown["PROTOCOL_AMENDMENTS.md"],
+                "pages": len(files) - len(shown),
+                "missed_thresholds": [msgspec.to_builtins(each) for each in missed],
             }
         )
-        return
+        return 8 if missed else 0
     print(f"report of records 0 to {head}")
-    for name in files:
-        print(f"  {folder / name}")
+    for path in shown.values():
+        print(f"  {path}")
+    if len(files) > len(shown):
+        print(f"  {len(files) - len(shown)} pages of runs in {folder / 'runs'}")
     if not recorded:
         print("  not recorded: this copy of the ledger is never written")
+    for found in missed:
+        print(
+            f"missed     {found.id}: {found.memory} + {found.driver}, {found.class_ or 'all'}: "
+            f"{found.n}/{found.of} (+{found.unobserved} unobserved), {found.limit}"
+        )
+    return 8 if missed else 0
