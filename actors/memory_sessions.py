@@ -122,7 +122,6 @@ class SuiteInHand(Protocol):
         """Digests of unit, memory and driver, as ``cell.started`` records them."""
 
 
-Keep = Callable[[bytes, str], ArtifactRef]
 Observed = Literal["completed", "crashed", "timed_out", "flooded", "malformed"]
 Steps = Generator[AskModel, ModelAnswer, CaseFinished]
 """A running case: stops at questions to a model, returns its last event."""
@@ -142,6 +141,7 @@ class MemorySessions:
         self._open = opener
         self._monotonic = monotonic
         self._live: _Live | None = None
+        self._stored: set[str] = set()
 
     def advance(self, work: Work) -> Done:
         """Go on with the cell: begin its attempt, or give its session the model's answer."""
@@ -177,7 +177,6 @@ class MemorySessions:
             frozen=self._frozen,
             cell=cell,
             attempt=attempt,
-            keep=lambda content, media_type: work.artifacts.put(content, media_type),
             folders=CaseFolders(work.scratch / f"{cell}-{attempt}".replace("/", "-")),
             open=self._open,
             monotonic=self._monotonic,
@@ -192,6 +191,7 @@ class MemorySessions:
         except StopIteration as stop:
             finished: CaseFinished = stop.value
             run.discard()
+            self._store(work, run)
             return _done(live.cell, [*run.take(), finished], version)
         except (LedgerError, OSError):
             run.discard()
@@ -202,6 +202,7 @@ class MemorySessions:
             diagnostics.error("session void", cell=str(live.cell), error=detail, where=where)
             run.discard()
             finished = void(live.cell, live.attempt, detail)
+            self._store(work, run)
             return _done(live.cell, [*run.take(), finished], version)
         recorded = run.take()
         live.version = version + len(recorded)
@@ -213,11 +214,20 @@ class MemorySessions:
             request=run.request(question),
         )
         live.turn += 1
+        self._store(work, run)
         return Done(
             [NewEvent(live.cell.stream, event) for event in recorded],
             [command],
             {live.cell.stream: version},
         )
+
+    def _store(self, work: Work, run: "_Run") -> None:
+        """Make what the events name durable, before they are: one sync a file and folder. What this
+        process has stored is not stored again (tools, prompts and states recur)."""
+        contents, run.contents = run.contents, {}
+        new = {digest: item for digest, item in contents.items() if digest not in self._stored}
+        work.artifacts.put_many(list(new.values()))
+        self._stored |= new.keys()
 
 
 @dataclass
@@ -291,11 +301,12 @@ class _Run:
     frozen: SuiteInHand
     cell: CellId
     attempt: int
-    keep: Keep
     folders: CaseFolders
     open: OpenMemory
     monotonic: Callable[[], float]
     recorded: list[Event] = field(default_factory=list)
+    contents: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    """What the events name and nobody has stored yet, by digest."""
     retrievals: int = 0
     deadline: float = 0.0
     system: MemorySystem | None = None
@@ -310,6 +321,12 @@ class _Run:
         """The events since the last time."""
         taken, self.recorded = self.recorded, []
         return taken
+
+    def keep(self, content: bytes, media_type: str) -> ArtifactRef:
+        """The reference of some content, which is stored before the event that names it."""
+        digest = sha256(content).hexdigest()
+        self.contents[digest] = (content, media_type)
+        return ArtifactRef(digest=digest, length=len(content), media_type=media_type)
 
     def discard(self) -> None:
         """Remove what the case left on disk. The records have everything that counts."""

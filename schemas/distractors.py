@@ -6,11 +6,13 @@ beside; principals and task classes are its own too, so it never applies in the 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
 from schemas.correction import Correction, CorrectionClass, Scope
 from schemas.transfer import Family
+
+Choices = tuple[str, ...]
 
 _PROJECTS = (
     "bramble", "cobalt", "dunlin", "ember", "fathom", "gannet", "hazel", "iris", "juniper",
@@ -34,6 +36,7 @@ _TASKS = ("archiving", "catering", "cataloguing", "couriering", "gardening", "le
 _CLASSES: tuple[CorrectionClass, ...] = (
     "factual_revision", "preference", "procedure", "boundary",
 )  # fmt: skip
+_CHOICES: tuple[Choices, ...] = (_PROJECTS, _SUBJECTS, _PLACES, _OCCASIONS, _OPTIONS, _TASKS)
 
 
 def distractors(
@@ -41,32 +44,38 @@ def distractors(
 ) -> tuple[Correction, ...]:
     """``number`` records, each with an id of its own. Ids begin with ``U-``, digits follow."""
     avoided = _words_of(family)
+    free = {choices: _without(choices, avoided) for choices in _CHOICES}
     return tuple(
-        _distractor(f"{suite}\n{version}\n{case_id}\n{index}", index, avoided)
+        _distractor(f"{suite}\n{version}\n{case_id}\n{index}", index, free)
         for index in range(number)
     )
 
 
-def _distractor(stream: str, index: int, avoided: frozenset[str]) -> Correction:
-    project = _choose(_PROJECTS, f"{stream}\nproject", avoided)
-    subject = _choose(_SUBJECTS, f"{stream}\nsubject", avoided)
-    place = _choose(_PLACES, f"{stream}\nplace", avoided)
-    occasion = _choose(_OCCASIONS, f"{stream}\noccasion", avoided)
-    option = _choose(_OPTIONS, f"{stream}\noption", avoided)
-    other = _choose([name for name in _OPTIONS if name != option], f"{stream}\nother", avoided)
-    task = _choose(_TASKS, f"{stream}\ntask", avoided)
-    principal = f"{stream}\nprincipal"
+def _without(choices: Choices, avoided: frozenset[str]) -> Choices:
+    """The choices without an avoided word; all where none would be left."""
+    return tuple(choice for choice in choices if not avoided & set(words(choice))) or choices
+
+
+def _distractor(stream: str, index: int, free: Mapping[Choices, Choices]) -> Correction:
+    def choose(choices: Choices, purpose: str, besides: str = "") -> str:
+        left = [choice for choice in free[choices] if choice != besides] or list(choices)
+        return left[_number(f"{stream}\n{purpose}") % len(left)]
+
+    project, subject = choose(_PROJECTS, "project"), choose(_SUBJECTS, "subject")
+    option, place = choose(_OPTIONS, "option"), choose(_PLACES, "place")
+    other = choose(_OPTIONS, "other", besides=option)
     month = 1 + _number(f"{stream}\nmonth") % 6
     return Correction(
         correction_id=f"U-{_number(stream) % 900 + 100}{index:04d}",
         class_=_CLASSES[_number(f"{stream}\nclass") % len(_CLASSES)],
-        semantic_expectation=f"{subject.capitalize()} of {project} go to {place} {occasion}.",
+        semantic_expectation=f"{subject.capitalize()} of {project} go to {place} "
+        f"{choose(_OCCASIONS, 'occasion')}.",
         source_reference=f"ref:unrelated/{index}",
         persistence_allowed=True,
         scope=Scope(
-            principal=f"user:{_choose(_PROJECTS, principal, avoided)}",
+            principal=f"user:{choose(_PROJECTS, 'principal')}",
             project=project,
-            task_classes=(task,),
+            task_classes=(choose(_TASKS, "task"),),
         ),
         valid_from=f"2026-{month:02d}-01T00:00:00Z",
         expires_at=None,
@@ -78,12 +87,6 @@ def _distractor(stream: str, index: int, avoided: frozenset[str]) -> Correction:
         authoritative_outcome_check=f"the label of the {subject} is {option}",
         consequence="low",
     )
-
-
-def _choose(choices: Sequence[str], stream: str, avoided: frozenset[str]) -> str:
-    """One of the choices without an avoided word; where none is left, one of all."""
-    free = [choice for choice in choices if not avoided & set(words(choice))] or list(choices)
-    return free[_number(stream) % len(free)]
 
 
 def _number(stream: str) -> int:
