@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from schemas.base import ArtifactRef, Value
+from schemas.correction import Correction, Name, Timestamp, Words
 from schemas.identifiers import Identifier
 from schemas.transfer import Layer
 
@@ -139,6 +140,74 @@ class CloseRepair(Value, tag_field="do", tag="close_repair"):
     limitation: Annotated[str, Meta(min_length=1, description="what is unresolved")]
 
 
+# --- corrections: carried out by the command line too ---------------------------------------------
+
+_Who = Annotated[Name, Meta(description="who it is, as colleagues know them")]
+_Reason = Annotated[Words, Meta(description="why")]
+
+
+class AddCorrections(Value, tag_field="do", tag="add_corrections"):
+    """Propose records: all of them, or none."""
+
+    records: Annotated[tuple[Correction, ...], Meta(min_length=1, description="as written")]
+    proposer: _Who
+
+
+class ApproveCorrection(Value, tag_field="do", tag="approve_correction"):
+    """Let a proposed record be used."""
+
+    correction_id: Identifier
+    approver: _Who
+    condition: Annotated[
+        str, Meta(max_length=2000, description="under which it may be kept; empty: none")
+    ] = ""
+    keep_residual_scope: Annotated[
+        bool, Meta(description="what it replaces goes on outside its narrower scope")
+    ] = False
+
+
+class SupersedeCorrection(Value, tag_field="do", tag="supersede_correction"):
+    """Put an approved record in the place of another one."""
+
+    correction_id: Identifier
+    by: Annotated[Identifier, Meta(description="the record that replaces it")]
+    reason: _Reason
+
+
+class ExpireCorrection(Value, tag_field="do", tag="expire_correction"):
+    """End the validity of an approved record."""
+
+    correction_id: Identifier
+    at: Annotated[Timestamp, Meta(description="first instant at which it no longer holds")]
+    reason: _Reason
+
+
+class DisputeCorrection(Value, tag_field="do", tag="dispute_correction"):
+    """Record that two approved records contradict each other."""
+
+    correction_id: Identifier
+    against: Annotated[Identifier, Meta(description="the other record")]
+    reason: _Reason
+
+
+class ResolveDispute(Value, tag_field="do", tag="resolve_dispute"):
+    """Decide a dispute: the winner stays, the losers become superseded."""
+
+    winner: Annotated[Identifier, Meta(description="record that stays active")]
+    losers: Annotated[
+        tuple[Identifier, ...], Meta(min_length=1, description="records that become superseded")
+    ]
+    approver: _Who
+    reason: _Reason
+
+
+class WithdrawCorrection(Value, tag_field="do", tag="withdraw_correction"):
+    """Take a record back for ever."""
+
+    correction_id: Identifier
+    reason: _Reason
+
+
 # --- miner ---------------------------------------------------------------------------------------
 
 
@@ -252,6 +321,13 @@ Command = (
     | ChangeRepair
     | RerunRepair
     | CloseRepair
+    | AddCorrections
+    | ApproveCorrection
+    | SupersedeCorrection
+    | ExpireCorrection
+    | DisputeCorrection
+    | ResolveDispute
+    | WithdrawCorrection
     | MineRepository
     | ValidateCandidates
     | ContinueStudy
@@ -281,6 +357,13 @@ ROLE_OF: dict[type[Command], Role] = {
     ChangeRepair: "operator",
     RerunRepair: "operator",
     CloseRepair: "operator",
+    AddCorrections: "operator",
+    ApproveCorrection: "operator",
+    SupersedeCorrection: "operator",
+    ExpireCorrection: "operator",
+    DisputeCorrection: "operator",
+    ResolveDispute: "operator",
+    WithdrawCorrection: "operator",
     MineRepository: "miner",
     ValidateCandidates: "miner",
     ContinueStudy: "scheduler",

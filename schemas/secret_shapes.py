@@ -49,7 +49,7 @@ _ASSIGNMENT = re.compile(
 )
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
 MIN_ENTROPY = 4.0
-"""Bits a character, above which a long word of mixed letters and digits looks random."""
+"""Bits a character, above which a long word of mixed letters and digits is like a key."""
 
 
 def secret_kinds(text: str) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def _looks_random(value: str) -> bool:
 
 
 def _is_key_like(word: str) -> bool:
-    """Mixed case and digits, nearly random. Digests (hexadecimal) are no secrets."""
+    """Mixed case and digits without a pattern. Digests (hexadecimal) are no secrets."""
     if re.fullmatch(r"[0-9a-f]+|[0-9A-F]+", word):
         return False
     kinds = [any(map(test, word)) for test in (str.islower, str.isupper, str.isdigit)]

@@ -41,6 +41,7 @@ COMMANDS = {
     "gc": "List what crashes left behind; remove it with --remove",
     "analyze": "Compute the declared analyses from the graded cells",
     "report": "Write the HTML and the Markdown report",
+    "corrections": "Add corrections, and move them through their life",
     "power": "Exact power of McNemar's test",
     "doctor": "Say what this host has and what to install for what",
     "docs": "Write or check the generated documents",

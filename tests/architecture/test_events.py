@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 EMITTERS = (
     "actors.analysis",
     "actors.cells",
+    "actors.corrections",
     "actors.grading",
     "actors.miner",
     "actors.model_server",
