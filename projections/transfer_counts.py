@@ -438,11 +438,27 @@ def behaviours(runs: Sequence[RunScore]) -> list[Behaviour]:
     def of_kind(*kinds: CaseKind) -> list[RunScore]:
         return [run for run in seen if run.kind in kinds]
 
-    conflicts = of_kind("conflict")
-    guesses = [run for run in conflicts if run.decision not in (None, NEEDS_RESOLUTION)]
-    had_it = [run for run in seen if run.eligible and run.stages["retrieval"].verdict == "pass"]
+    def serving(name: str, *kinds: CaseKind) -> Behaviour:
+        asked = of_kind(*kinds)
+        return Behaviour(
+            name=name,
+            n=sum(run.served is True for run in asked),
+            of=len(asked),
+            unobserved=sum(run.served is None for run in asked),
+        )
+
+    had_it = [
+        run
+        for run in of_kind("positive", "outcome", "persistence")
+        if run.stages["retrieval"].verdict == "pass"
+    ]
     claims = [claim.verdict for run in seen for claim in run.claims]
-    said = [run for run in seen if run.said_done]
+    # A wrong choice that was carried out as announced is no false word.
+    said = [
+        run
+        for run in seen
+        if run.said_done and (not run.acted or run.stages["decision"].verdict != "fail")
+    ]
     return [
         failing(
             "forgets: a record that applies is not kept or not delivered",
@@ -453,18 +469,9 @@ def behaviours(runs: Sequence[RunScore]) -> list[Behaviour]:
         failing(
             "over-applies: uses a record outside of its scope", of_kind(*NEGATIVES), ("relevance",)
         ),
-        failing(
-            "serves the superseded",
-            of_kind("supersession", "noninterference"),
-            ("resolution", "decision"),
-        ),
-        failing("reuses the lapsed", of_kind(*LAPSES), ("resolution", "decision")),
-        Behaviour(
-            name="guesses in conflict",
-            n=len(guesses),
-            of=len(conflicts),
-            unobserved=sum(run.decision is None for run in conflicts),
-        ),
+        serving("serves the superseded", "supersession", "noninterference"),
+        serving("reuses the lapsed", *LAPSES),
+        serving("guesses in conflict", "conflict"),
         failing("has the record and does not follow it", had_it, ("decision", "action")),
         Behaviour(
             name="lies about its memory: a claim that nothing supports",

@@ -130,6 +130,13 @@ class RunScore(Value):
     delivered_eligible: int | None
     prohibited: tuple[Prohibited, ...]
     claims: tuple[ClaimScore, ...]
+    served: Annotated[
+        bool | None,
+        Meta(
+            description="a superseded or lapsed record was used, or one side of a conflict chosen; "
+            "null: not known, or no such case"
+        ),
+    ]
     said_done: Annotated[bool, Meta(description="the system claims that the task is done")]
     hit_decision: Annotated[
         bool | None, Meta(description="the positive's decision set was hit; positive and baseline")
@@ -821,12 +828,13 @@ def predicate_holds(
     if "decision" in surfaces and reading.option is None:
         return None, ()
     event = reading.surface[1]
+    declared = reading.declared[1] if reading.option and reading.declared else None
     observed = Observed(
         surfaces=reading.family.fixture.surfaces,
         before=msgspec.json.decode(reading.read(event.before)),
         after=msgspec.json.decode(reading.read(event.after)),
         journal=reading.journal,
-        decision=Decision(option=reading.option[1], basis=()) if reading.option else None,
+        decision=Decision(option=declared.option, basis=declared.basis) if declared else None,
     )
     return all_hold(case.expected.outcome, observed)
 
@@ -1006,6 +1014,7 @@ def score_run(run: RunEvidence, read: ReadArtifact) -> RunScore:
         delivered_eligible=len(set(delivered) & set(case.eligible)) if traced else None,
         prohibited=prohibited,
         claims=claims,
+        served=_served(reading),
         said_done=reading.closed is not None
         and reading.usable(reading.closed[1].claims_grade)
         and any(claim.kind == "done" for claim in reading.closed[1].claims),
@@ -1067,6 +1076,21 @@ def _call_text(call: Call) -> str:
     ]
     text = f"{call.tool}({', '.join(parts)})"
     return presentable(text, 160)
+
+
+def _served(reading: Reading) -> bool | None:
+    """Whether the run served what it must not: the old, the lapsed, or one side of a conflict."""
+    case = reading.case
+    if case.kind not in ("supersession", "noninterference", "conflict", *LAPSES):
+        return None
+    wrong = list(case.eligible) if case.kind == "conflict" else reading.stale()
+    if _decides_like(reading, wrong) is not None:
+        return True
+    if reading.option is None:
+        return None
+    used = reading.used()
+    abstained = reading.option[1] == NEEDS_RESOLUTION
+    return used is not None and not abstained and any(name in wrong for name in used[0])
 
 
 def _hits(reading: Reading) -> tuple[bool | None, bool | None]:

@@ -239,7 +239,7 @@ def test_what_this_shows(tmp_path: Path) -> None:
         "serves the superseded": (1, 1),
         "reuses the lapsed": (1, 1),
         "guesses in conflict": (1, 1),
-        "has the record and does not follow it": (3, 4),
+        "has the record and does not follow it": (1, 2),
         "lies about its memory": (1, 1),
         "says that it is done, and the surface disagrees": (1, 1),
         "does what is prohibited": (4, 9),
