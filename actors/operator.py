@@ -66,6 +66,7 @@ from schemas.identifiers import (
     repository_stream,
 )
 from schemas.plan import undeclared
+from schemas.selection import NOT_RECORDED
 from schemas.study import Study
 from schemas.study_file import AnyStudy
 from schemas.task import Task
@@ -232,6 +233,8 @@ def amend_study(work: Work) -> Done:
     content, study = work.context.directory.read_study()
     progress = fold(Progress(work.artifacts.get), work.context.log_facts())
     _refuse_another_study(study, progress)
+    if isinstance(study, Study):
+        _refuse_another_selection(work, study)
     changed, removed = frozen_differences(work.context.directory, study, content, amendments)
     if not changed and not removed:
         raise Refused("nothing that is frozen has changed: there is nothing to record")
@@ -268,6 +271,22 @@ def _refuse_another_study(study: AnyStudy, progress: Progress) -> None:
             f"planned cells need what study.toml does not declare any more ({'; '.join(missing)}): "
             "put it back. What ran stays in the report; a contrast that is not wanted may be taken "
             "out, and the amendment says so"
+        )
+
+
+def _refuse_another_selection(work: Work, study: Study) -> None:
+    """Frozen tasks stay what they are, and ``study.toml`` goes on saying how they were selected.
+    What an earlier version did not record is not held against anybody."""
+    mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
+    changed = [
+        setting
+        for setting in mined.changed_since_frozen(study, None)
+        if setting.then != NOT_RECORDED
+    ]
+    if changed:
+        raise Refused(
+            f"the tasks are frozen, and no amendment selects them otherwise ({listed(changed)}): "
+            "put it back; other tasks are another study (`ledger init`)"
         )
 
 
@@ -387,9 +406,9 @@ def frozen_differences(
 def _refuse_if_frozen(work: Work, what: str) -> None:
     if any(isinstance(fact.event, StudyFrozen) for fact in work.facts(STUDY_STREAM)):
         raise Refused(
-            f"the study is frozen{what}: `ledger run` goes on. A change of study.toml, documents "
-            "or code is an amendment (`ledger amend`); other tasks or another plan are another "
-            "study (`ledger init`)"
+            f"the study is frozen{what}; `ledger status` tells what comes next. A change of "
+            "study.toml, documents or code is an amendment (`ledger amend`); other tasks or "
+            "another plan are another study (`ledger init`)"
         )
 
 

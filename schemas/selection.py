@@ -42,6 +42,9 @@ def settings_digest(settings: Mapping[str, str]) -> str:
     return sha256(msgspec.json.encode(settings, order="sorted")).hexdigest()
 
 
+NOT_RECORDED = "not recorded"
+
+
 class ChangedSetting(Value):
     """A setting that is not what tasks were selected under; a side that has none says so."""
 
@@ -58,10 +61,12 @@ def changed_settings(
     repository: str, then: Mapping[str, str], now: Mapping[str, str]
 ) -> list[ChangedSetting]:
     """Every key whose value differs, sorted."""
-    none = "not recorded"
     return [
         ChangedSetting(
-            repository=repository, key=key, then=then.get(key, none), now=now.get(key, none)
+            repository=repository,
+            key=key,
+            then=then.get(key, NOT_RECORDED),
+            now=now.get(key, NOT_RECORDED),
         )
         for key in sorted(then.keys() | now.keys())
         if then.get(key) != now.get(key)

@@ -18,15 +18,19 @@ def next_step(context: Context, study: Study) -> str:
     facts = list(context.log_facts())
     last = {type(fact.event): fact.seq for fact in facts}
     if StudyFrozen in last:
-        if StudyCompleted not in last:
-            return "`ledger run`"
-        return "`ledger report`" if AnalysisCompleted in last else '`ledger analyze --reason "…"`'
+        return after_freeze(completed=StudyCompleted in last, analysed=AnalysisCompleted in last)
     mined = fold(MinedTasks(context.artifacts.get), facts)
     texts = texts_digest(context.directory, study)
     if TasksFrozen in last and not mined.changed_since_frozen(study, texts):
         planned = last.get(PlanPrepared, -1) > last[TasksFrozen]
         return "`ledger freeze`" if planned else "`ledger plan`"
     return _towards_tasks(study, mined, texts)
+
+
+def after_freeze(*, completed: bool, analysed: bool) -> str:
+    if not completed:
+        return "`ledger run`"
+    return "`ledger report`" if analysed else '`ledger analyze --reason "…"`'
 
 
 def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:

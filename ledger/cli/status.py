@@ -1,12 +1,18 @@
 """``ledger status``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from actors.loop import Context
 from ledger.cli.options import json_option, print_json, print_table, reading, study_option
 from ledger.errors import LedgerError
+from schemas.events.study import AnalysisCompleted
+from schemas.identifiers import STUDY_STREAM
+
+if TYPE_CHECKING:
+    from projections.progress import Progress
 
 
 @click.command("status")
@@ -24,7 +30,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
         head = context.log.head()
         changed = drift(context)
-        hint = _hint(context) if progress.frozen is None and not as_json else ""
+        hint = "" if as_json else _hint(context, progress)
     rows = progress.tables()["cells"]
     found = {
         "head": head.seq if head else None,
@@ -56,16 +62,22 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         f"turns       {found['turn_attempts']} asked, {found['abandoned_turns']} abandoned, "
         f"{found['transport_retries']} transport retries"
     )
+    if progress.completed:
+        print(f"next        {hint}")
     if changed:
         print(f"changed     {drift_line(changed)}")
     if cells:
         print_table(rows, ["position", "cell", "block", "status", "ended", "turns", "tool_calls"])
 
 
-def _hint(context: Context) -> str:
+def _hint(context: Context, progress: "Progress") -> str:
     """What comes next; nothing where study.toml cannot be read or is of another kind."""
-    from ledger.cli.next_step import next_step
+    from ledger.cli.next_step import after_freeze, next_step
 
+    if progress.frozen is not None:
+        kinds = {stored.envelope().type for stored in context.log.read_stream(STUDY_STREAM)}
+        analysed = AnalysisCompleted.TYPE in kinds
+        return after_freeze(completed=progress.completed, analysed=analysed)
     try:
         return next_step(context, context.directory.read_repair_study()[1])
     except LedgerError:

@@ -132,6 +132,21 @@ def test_frozen_tasks_are_not_selected_a_second_time(tasks_frozen: Study) -> Non
     assert tasks_frozen.succeed("audit")
 
 
+def test_no_amendment_says_that_frozen_tasks_were_selected_otherwise(tasks_frozen: Study) -> None:
+    tasks_frozen.succeed("plan")
+    tasks_frozen.succeed("freeze")
+    texts = {key: edited(tasks_frozen.text, key) for key in EDITS}
+    texts["repositories.tasks"] = tasks_frozen.text.replace("tasks = 1\n", "tasks = 2\n")
+    for key, text in texts.items():
+        tasks_frozen.toml.write_text(text)
+        tasks_frozen.refused("amend --reason x", key, "no amendment selects them otherwise")
+    # Where the repository lies is another matter.
+    url = 'url = "example-repository"'
+    assert url in tasks_frozen.text
+    tasks_frozen.toml.write_text(tasks_frozen.text.replace(url, 'url = "elsewhere"'))
+    tasks_frozen.succeed("amend --reason moved")
+
+
 # --- what study.toml names, and what comes next -------------------------------------------------
 
 
