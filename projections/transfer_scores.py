@@ -1205,6 +1205,7 @@ class TransferScores:
     runs: dict[str, RunScore] = field(default_factory=dict)
     evidence: dict[str, RunEvidence] = field(default_factory=dict)
     """Of the last attempt of every cell that began."""
+    _prepared: ArtifactRef | None = None
     _purpose: dict[str, str] = field(default_factory=dict)
     _units: dict[str, PlannedCase] = field(default_factory=dict)
 
@@ -1215,10 +1216,12 @@ class TransferScores:
                 self.suite = msgspec.json.decode(self.read(event.suite), type=FrozenSuite)
                 self._units = {unit.unit: unit for unit in self.suite.units}
             case PlanPrepared():
-                self._plan(event.plan)
+                self._prepared = event.plan
             case StudyFrozen() | AmendmentRecorded():
                 study = parse_study(self.read(event.study))
                 self.study = study if isinstance(study, TransferStudy) else None
+                if isinstance(event, StudyFrozen) and self.study and self._prepared:
+                    self._plan(self._prepared)
             case _ if fact.stream.startswith("cell/"):
                 self._apply_to_cell(fact, fact.stream.removeprefix("cell/"), event)
 

@@ -101,7 +101,10 @@ class BudgetAudit:
 
     def verdict(self) -> Verdict:
         return self._findings.verdict(
-            applicable=self._cells > 0, cell_attempts=self._cells, charges=self._charges
+            # A transfer study has no budgets: a session ends by its own limits, in its own class.
+            applicable=self._cells > 0 and bool(self._limits),
+            cell_attempts=self._cells,
+            charges=self._charges,
         )
 
 

@@ -18,6 +18,7 @@ from projections.audits.leak_probes import LeakProbeAudit
 from projections.audits.registration import RegistrationAudit
 from projections.audits.residency import ResidencyAudit
 from projections.audits.retries import RetryAudit
+from projections.audits.transfer import TransferAudit
 from projections.fold import ReadArtifact
 
 AUDITS: Mapping[type[Audit], Callable[[ReadArtifact], Audit]] = {
@@ -30,6 +31,7 @@ AUDITS: Mapping[type[Audit], Callable[[ReadArtifact], Audit]] = {
     ResidencyAudit: lambda read: ResidencyAudit(),
     BudgetAudit: BudgetAudit,
     RetryAudit: RetryAudit,
+    TransferAudit: TransferAudit,
     AmendmentAudit: lambda read: AmendmentAudit(),
     InspectionAudit: InspectionAudit,
     CommandAudit: lambda read: CommandAudit(),

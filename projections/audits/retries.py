@@ -17,6 +17,7 @@ from schemas.events.cell import (
     TurnStarted,
 )
 from schemas.events.study import AmendmentRecorded, StudyFrozen
+from schemas.events.transfer import CaseFinished
 from schemas.study_file import parse_study
 
 
@@ -52,6 +53,7 @@ class RetryAudit:
         TurnFailed,
         TurnAbandoned,
         CellFinished,
+        CaseFinished,
     )
 
     def __init__(self, read: ReadArtifact) -> None:
@@ -87,12 +89,12 @@ class RetryAudit:
         match event:
             case CellStarted():
                 self._reruns += event.attempt > 0
-                if event.attempt > 0 and cell.ended != "infrastructure":
+                if event.attempt > 0 and cell.ended not in ("infrastructure", "void"):
                     yield f"runs again after it ended as {cell.ended or 'nothing'}"
                 if self._cell_attempts is not None and event.attempt >= self._cell_attempts:
                     yield f"attempt {event.attempt}; the study allows {self._cell_attempts}"
                 cell.attempt, cell.ended, cell.turns = event.attempt, "", {}
-            case CellFinished():
+            case CellFinished() | CaseFinished():
                 cell.ended, cell.turns = event.ended, {}
             case TurnStarted():
                 turn = cell.turns.setdefault(event.turn, _Turn())

@@ -1,0 +1,137 @@
+"""``ledger audit transfer``: no verdict without evidence, and no word about any verdict."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.loop import Context
+from projections.audits.finding import Verdict
+from projections.audits.registry import AUDITS
+from projections.audits.run import run_audits
+from projections.fold import fold
+from projections.transfer_scores import RunScore, TransferScores
+from schemas.events.transfer import SessionOpened, TransferScored
+from schemas.transfer import Stage
+from tests.transfer_scores.recorded_story import append, record, two_systems
+from tests.transfer_scores.transfer_story import Story
+
+
+def audited(context: Context, name: str = "transfer") -> Verdict:
+    (verdict,) = run_audits(context.log, context.artifacts.get, [name])
+    return verdict
+
+
+def texts(verdict: Verdict) -> list[str]:
+    return [finding.text for finding in verdict.findings if finding.severity == "violation"]
+
+
+def scores_of(story: Story) -> list[RunScore]:
+    return fold(TransferScores(story.read), story.facts).scores()
+
+
+def with_scoring(story: Story, root: Path, runs: list[RunScore]) -> Context:
+    context = record(story, root)
+    scores = context.artifacts.put(msgspec.json.encode(runs), "application/json")
+    event = TransferScored(scorer="0" * 64, head=10_000, scores=scores)
+    append(context, "study", event)
+    return context
+
+
+def changed(run: RunScore, stage: Stage, **changes: Any) -> RunScore:
+    found = msgspec.structs.replace(run.stages[stage], **changes)
+    return msgspec.structs.replace(run, stages={**run.stages, stage: found})
+
+
+def test_a_suite_without_a_flaw(tmp_path: Path) -> None:
+    verdict = audited(record(two_systems(Story()), tmp_path / "study"))
+    assert (verdict.status, verdict.findings) == ("ok", ())
+    assert verdict.checked == {"runs": 18, "verdicts": 87, "scorings": 0}
+
+
+def test_a_recorded_verdict_without_evidence(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive")
+    runs = [changed(scores_of(story)[0], "action", evidence=())]
+    found = texts(audited(with_scoring(story, tmp_path / "study", runs)))
+    assert any("the recorded verdict of action has no evidence" in text for text in found)
+
+
+def test_an_upgrade_between_two_scorings(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive")
+    good = scores_of(story)[0]
+    # A log holds one record more at its start than the story does.
+    good = msgspec.structs.replace(good, started=good.started + 1, finished=good.finished + 1)
+    context = with_scoring(
+        story, tmp_path / "study", [changed(good, "retrieval", verdict="unobserved", evidence=())]
+    )
+    assert audited(context).status == "ok"
+    scores = context.artifacts.put(msgspec.json.encode([good]), "application/json")
+    append(context, "study", TransferScored(scorer="0" * 64, head=10_000, scores=scores))
+    (text,) = texts(audited(context))
+    assert "retrieval was unobserved in an earlier scoring of this run" in text
+
+
+def test_another_prompt_than_the_frozen_one(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive")
+    prompt = story.put("Write the report, and remember the ledger.")
+    story.facts = [
+        msgspec.structs.replace(fact, event=msgspec.structs.replace(fact.event, prompt=prompt))
+        if isinstance(fact.event, SessionOpened)
+        else fact
+        for fact in story.facts
+    ]
+    (text,) = texts(audited(record(story, tmp_path / "study")))
+    assert "not the frozen prompt" in text
+
+
+def test_a_session_that_was_not_fresh(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive", leaked=["system prompt"])
+    (text,) = texts(audited(record(story, tmp_path / "study")))
+    assert "canary" in text
+
+
+def test_a_fixture_that_began_otherwise(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive")
+    story.run("positive", memory="empty")
+    last = max(fact.seq for fact in story.facts if isinstance(fact.event, SessionOpened))
+    story.facts = [
+        msgspec.structs.replace(fact, event=msgspec.structs.replace(fact.event, fixture="e" * 64))
+        if fact.seq == last and isinstance(fact.event, SessionOpened)
+        else fact
+        for fact in story.facts
+    ]
+    (text,) = texts(audited(record(story, tmp_path / "study")))
+    assert "another state" in text
+
+
+def test_no_finding_says_how_a_run_ended(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive", decisions=["queue"], leaked=["x"], ended="crashed")
+    verdict = audited(record(story, tmp_path / "study"))
+    words = " ".join(finding.text for finding in verdict.findings)
+    for outcome in ("fail", "pass", "crash", "queue", "verified"):
+        assert outcome not in words
+
+
+@pytest.mark.parametrize(
+    "name", ["funnel", "contamination", "leak-probes", "residency", "budgets", "transfer"]
+)
+def test_audits_that_do_not_apply_say_so(name: str, tmp_path: Path) -> None:
+    known = {audit.NAME for audit in AUDITS}
+    assert name in known, known
+    verdict = audited(record(two_systems(Story()), tmp_path / "study"), name)
+    assert verdict.status == ("ok" if name == "transfer" else "not_applicable"), verdict
+
+
+def test_a_void_run_may_be_run_again(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive", ended="void")
+    story.run("positive", attempt=1)
+    verdict = audited(record(story, tmp_path / "study"), "retries")
+    assert (verdict.status, verdict.checked["cell_reruns"]) == ("ok", 1)
