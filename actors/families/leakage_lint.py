@@ -309,25 +309,20 @@ def blind_policies(families: Sequence[Family]) -> Findings:
     """Deciding without any memory must not beat chance over the suite.
 
     *First option*; *echo*, the option of which the prompt says most; *majority*, the option that
-    most cases of the other families accept. A policy beats chance where it hits so many cases that
-    an even choice among the options would reach them in fewer than one of twenty suites (exact tail
-    of the Poisson binomial distribution).
+    the other families accept most often, by its name, or where they know none, by its place. A
+    policy beats chance where it hits so many cases that an even choice among the options would
+    reach them in fewer than one of twenty suites (exact tail of the Poisson binomial distribution).
+
+    Abstaining is left out, among options and cases: the protocol itself prescribes where it is
+    right, and abstention accuracy prints both of its halves.
     """
-    cases = [
-        (family, case)
-        for family in families
-        for case in family.cases
-        if case.expected.decision_accept
-    ]
+    cases = [(family, case) for family in families for case in family.cases if accepted(case)]
     chances = [
-        Fraction(
-            len(set(case.expected.decision_accept) & set(family.decision_options)),
-            len(family.decision_options),
-        )
+        Fraction(len(set(accepted(case)) & set(choices(family))), len(choices(family)))
         for family, case in cases
     ]
     for name, policy in _blind(families).items():
-        hits = sum(policy(family, case) in case.expected.decision_accept for family, case in cases)
+        hits = sum(policy(family, case) in accepted(case) for family, case in cases)
         if cases and tail(chances, hits) < TAIL:
             yield Problem(
                 rule="blind-policy",
@@ -337,28 +332,33 @@ def blind_policies(families: Sequence[Family]) -> Findings:
             )
 
 
-def _blind(families: Sequence[Family]) -> Mapping[str, Policy]:
-    accepted = {
-        family.family_id: Counter(
-            option for case in family.cases for option in case.expected.decision_accept
-        )
-        for family in families
-    }
+def choices(family: Family) -> list[str]:
+    """The options but for abstaining, sorted."""
+    return sorted(option for option in family.decision_options if option != NEEDS_RESOLUTION)
 
+
+def accepted(case: Case) -> list[str]:
+    return [option for option in case.expected.decision_accept if option != NEEDS_RESOLUTION]
+
+
+def _blind(families: Sequence[Family]) -> Mapping[str, Policy]:
     def first(family: Family, case: Case) -> str:
-        return family.decision_options[0]
+        return choices(family)[0]
 
     def echo(family: Family, case: Case) -> str:
         prompt = _prompt_words(case.prompt)
-        return max(sorted(family.decision_options), key=lambda option: len(_parts(option) & prompt))
+        return max(choices(family), key=lambda option: len(_parts(option) & prompt))
 
     def majority(family: Family, case: Case) -> str:
-        counts: Counter[str] = Counter()
-        for name, options in accepted.items():
-            if name != family.family_id:
-                counts += options
-        known = [option for option in sorted(family.decision_options) if counts[option]]
-        return max(known or sorted(family.decision_options), key=lambda option: counts[option])
+        names: Counter[str] = Counter()
+        places: Counter[int] = Counter()
+        for other in families:
+            if other.family_id != family.family_id:
+                right = [option for found in other.cases for option in accepted(found)]
+                names.update(right)
+                places.update(choices(other).index(o) for o in right if o in choices(other))
+        offered = choices(family)
+        return max(offered, key=lambda option: (names[option], places[offered.index(option)]))
 
     return {"the first option": first, "an echo of the prompt": echo, "the majority": majority}
 
