@@ -60,7 +60,7 @@ docs: $(VENV)/dev.stamp
 
 # Resolves the locks again; needs uv.
 lock:
-	cd requirements && for name in core dev; do \
+	cd requirements && for name in core memory dev; do \
 	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make lock" $$name.in -o $$name.txt -q || exit 1; done
 

@@ -20,9 +20,12 @@ machine's.
 import os
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
@@ -308,6 +311,7 @@ class _Run:
     contents: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     """What the events name and nobody has stored yet, by digest."""
     retrievals: int = 0
+    calls: int = 0
     deadline: float = 0.0
     system: MemorySystem | None = None
 
@@ -514,12 +518,14 @@ class _Run:
         finish, detail = Finish(""), ""
         ended: Observed = "completed"
         try:
-            finish = yield from self._drive(system, given, world)
+            with self._served(system, given, world) as given:
+                finish = yield from self._drive(system, given, world)
             ended = finish.ended
-            if world.flooded:
-                ended, detail = "flooded", f"more than {self.study.suite.max_calls} calls"
         except SystemFailure as failure:
             ended, detail = failure.ended, str(failure)
+        self._record_calls(world)
+        if world.flooded:
+            ended, detail = "flooded", f"more than {self.study.suite.max_calls} calls"
         self.recorded.append(
             events.SessionClosed(
                 purpose=given.purpose,
@@ -547,6 +553,22 @@ class _Run:
             "memory": "opened anew over the case's own copy of the store",
             **(own() if callable(own) else {}),
         }
+
+    @contextmanager
+    def _served(
+        self, system: MemorySystem, given: SessionInput, world: World
+    ) -> Iterator[SessionInput]:
+        """The fixture over MCP while the session lasts, where the system's agent asks for it."""
+        if given.purpose == "write" or not getattr(system, "wants_mcp", False):
+            yield given
+            return
+        from actors.fixture.server import ServedFixture  # needs the extra `memory`
+
+        with (
+            TemporaryDirectory(prefix="ledger-") as folder,  # a socket's path must be short
+            ServedFixture(world, Path(folder) / "fixture") as served,
+        ):
+            yield replace(given, mcp_command=served.command)
 
     def _drive(
         self, system: MemorySystem, given: SessionInput, world: World
@@ -653,9 +675,15 @@ class _Run:
         return Kept(answer.acknowledged, answer.text)
 
     def _call(self, world: World, effect: CallTool) -> ToolShown:
-        calls, declared = len(world.journal), len(world.declarations)
         shown = world.call(effect.name, effect.arguments)
-        for entry in world.journal[calls:]:
+        self._record_calls(world)
+        text = canonical(shown).decode()
+        return ToolShown(shown.ok, shown.value, shown.error or "", text)
+
+    def _record_calls(self, world: World) -> None:
+        """Record what the fixture's journal holds beyond what is recorded, whoever called."""
+        for entry in world.journal[self.calls :]:
+            self.calls += 1
             self.recorded.append(
                 events.FixtureCalled(
                     number=entry.number,
@@ -667,18 +695,17 @@ class _Run:
                     state=entry.state,
                 )
             )
-        for declaration in world.declarations[declared:]:
-            self.recorded.append(
-                events.DecisionDeclared(
-                    option=declaration.option,
-                    basis=declaration.basis,
-                    call=declaration.call,
-                    before_write=declaration.before_write,
-                    grade="captured",
-                )
-            )
-        text = canonical(shown).decode()
-        return ToolShown(shown.ok, shown.value, shown.error or "", text)
+            for declaration in world.declarations:
+                if declaration.call == entry.number:
+                    self.recorded.append(
+                        events.DecisionDeclared(
+                            option=declaration.option,
+                            basis=declaration.basis,
+                            call=declaration.call,
+                            before_write=declaration.before_write,
+                            grade="captured",
+                        )
+                    )
 
     def _reported_retrieval(self, effect: ReportRetrieval) -> Noted:
         items = [StoredItem(item.id, item.text) for item in effect.items[:MAX_ITEMS]]

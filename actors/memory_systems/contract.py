@@ -148,7 +148,11 @@ class MemorySystem(Protocol):
 
 
 class OwnDriver(Protocol):
-    """What a system that brings its own driver has beside the memory's half (kind ``command``)."""
+    """What a system that brings its own driver has beside the memory's half (kind ``command``).
+
+    ``wants_mcp`` is optional: its agent calls the fixture's tools over MCP, by the command in
+    ``SessionInput.mcp_command``, instead of by effects. The journal is the same.
+    """
 
     def run(self, given: SessionInput) -> Steps:
         """One session: effects as of any driver, and reports of what it says of itself."""

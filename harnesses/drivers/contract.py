@@ -48,6 +48,8 @@ class SessionInput:
     system_prompt: str = ""
     """Of a chat driver; a fixture with a digest."""
     max_turns: int = 12
+    mcp_command: tuple[str, ...] = ()
+    """What a system with its own driver starts as its MCP server, where it asked for one."""
 
 
 @dataclass(frozen=True)
