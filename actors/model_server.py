@@ -28,7 +28,14 @@ from ledger.errors import PreflightMismatch, SafetyStop
 from ledger.log import Fact, NewEvent
 from projections.fold import fold
 from projections.residency import Residency
-from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
+from schemas.commands import (
+    AdvanceCell,
+    AdvanceSession,
+    AskModel,
+    ContinueStudy,
+    EnsureResident,
+    ReleaseModels,
+)
 from schemas.events.cell import (
     CellStarted,
     FailureKind,
@@ -48,6 +55,7 @@ from schemas.events.server import (
 )
 from schemas.identifiers import parse_cell_id, server_stream
 from schemas.study import Model, Study
+from schemas.study_file import AnyStudy
 
 MAX_BACK_PRESSURE = 20
 MAX_RETRY_AFTER_S = 120
@@ -76,7 +84,7 @@ class ModelServerActor:
 
     def __init__(
         self,
-        study: Study,
+        study: AnyStudy,
         server: ModelServer,
         *,
         sleep: Callable[[float], None] = time.sleep,
@@ -105,7 +113,7 @@ class ModelServerActor:
                 self._load(work, model)
         except ModelServerError as error:
             raise self._mismatch(work, command.model, error) from error
-        return Done(requests=[AdvanceCell(cell=command.cell)])
+        return Done(requests=[self._advance(command.cell)])
 
     def release_models(self, work: Work) -> Done:
         """Unload what is resident; the study goes on without a model."""
@@ -115,6 +123,12 @@ class ModelServerActor:
         except ModelServerError as error:
             raise self._mismatch(work, "", error) from error
         return Done(requests=[ContinueStudy()])
+
+    def _advance(self, cell: str) -> AdvanceCell | AdvanceSession:
+        """Who goes on with the answer: the arm of a repair study, or the session of a case."""
+        if isinstance(self._study, Study):
+            return AdvanceCell(cell=cell)
+        return AdvanceSession(cell=cell)
 
     def _residency(self, work: Work) -> Residency:
         return fold(Residency(), work.facts(self._stream))
@@ -304,12 +318,12 @@ class ModelServerActor:
                     retried = True
                     attempt += 1
                     continue
-                return Done([NewEvent(stream, failed)], [AdvanceCell(cell=command.cell)])
+                return Done([NewEvent(stream, failed)], [self._advance(command.cell)])
             except ModelServerError as error:
                 raise self._mismatch(work, command.model, error) from error
             return Done(
                 [NewEvent(stream, _answered(work, command.turn, attempt, answer, waits))],
-                [AdvanceCell(cell=command.cell)],
+                [self._advance(command.cell)],
             )
 
     def _chat(self, instance: str, request: ModelRequest) -> tuple[ChatAnswer, int]:

@@ -17,6 +17,7 @@ from projections.fold import Follower
 from projections.pending_commands import PendingCommands
 from projections.progress import CellProgress, Progress
 from schemas.commands import (
+    AdvanceSession,
     CheckGold,
     Command,
     ContinueStudy,
@@ -27,9 +28,11 @@ from schemas.commands import (
 from schemas.events.cell import CellVoided
 from schemas.events.run import StudyCompleted
 from schemas.identifiers import STUDY_STREAM
+from schemas.study import Study
+from schemas.transfer_study import TransferStudy
 
 GOLD_AT_START = 0
-WORKING_ROLES = ("model_server", "cell", "test_run", "grader")
+WORKING_ROLES = ("model_server", "cell", "test_run", "grader", "memory_session")
 
 
 class Scheduler:
@@ -58,6 +61,8 @@ class Scheduler:
 def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
     """What to request now, given what was recorded and which commands are still at work. Pure."""
     study = progress.study
+    if isinstance(study, TransferStudy):
+        return next_session(progress, study, pending)
     assert study is not None
     gold = _gold_requests(progress, GOLD_AT_START, pending)
     if gold is not None:
@@ -85,10 +90,31 @@ def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
     return gold if gold is not None else _complete(progress)
 
 
+def next_session(progress: Progress, study: TransferStudy, pending: Sequence[Command]) -> Done:
+    """The next case of a transfer study: one at a time, in the order of the plan. Pure."""
+    if pending:
+        return Done()
+    cell = progress.next_cell()
+    if cell is not None:
+        model = study.driver(cell.cell.agent).model
+        name = str(cell.cell)
+        return Done(
+            requests=[
+                EnsureResident(model=model, cell=name) if model else AdvanceSession(cell=name)
+            ]
+        )
+    if progress.resident:
+        return Done(requests=[ReleaseModels()])
+    ended = [cell for cell in progress.cells.values() if cell.status == "ended"]
+    observed = sum(cell.ended != "void" for cell in ended)
+    completed = StudyCompleted(cells=len(progress.cells), graded=observed)
+    return Done(events=[NewEvent(STUDY_STREAM, completed)])
+
+
 def _grading(progress: Progress, pending: Sequence[Command]) -> list[Command]:
     """Cells to grade now. With `gold_every_cells` they come in portions, with a round of gold
     checks between two portions."""
-    assert progress.study is not None
+    assert isinstance(progress.study, Study)
     portion = progress.study.grading.gold_every_cells
     asked = {c.cell for c in pending if isinstance(c, GradeCell)}
     waiting = [c for c in progress.ungraded() if str(c.cell) not in asked]

@@ -27,9 +27,11 @@ from schemas.events.run import RunStarted, RunStopped, StudyCompleted
 from schemas.events.server import ModelLoaded, ModelLost, ModelUnloaded
 from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen, TasksFrozen
 from schemas.identifiers import CellId
+from schemas.events.transfer import CaseFinished, FamiliesFrozen
 from schemas.plan import Plan, PlannedCell
 from schemas.study_file import AnyStudy, parse_study
 from schemas.task import Task
+from schemas.transfer import FrozenSuite
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Progress:
     GUARDED: ClassVar[bool] = False
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         TasksFrozen,
+        FamiliesFrozen,
         PlanPrepared,
         StudyFrozen,
         AmendmentRecorded,
@@ -75,6 +78,7 @@ class Progress:
         TurnFailed,
         TurnAbandoned,
         CellFinished,
+        CaseFinished,
         CellGraded,
         CellVoided,
         GoldChecked,
@@ -118,6 +122,7 @@ class Progress:
     """Once true it stays so: no amendment makes evidence of what a stand-in answered."""
     study: AnyStudy | None = None
     tasks: dict[str, Task] = field(default_factory=dict)
+    suite: FrozenSuite | None = None
     prepared_plan: Plan | None = None
     cells: dict[str, CellProgress] = field(default_factory=dict)
     gold: dict[tuple[str, int], bool] = field(default_factory=dict)
@@ -146,8 +151,15 @@ class Progress:
                         str(planned.cell): CellProgress(planned)
                         for planned in self.prepared_plan.cells
                     }
+            case FamiliesFrozen():
+                self.suite = msgspec.json.decode(self.read(event.suite), type=FrozenSuite)
             case AmendmentRecorded():
                 self.study = parse_study(self.read(event.study))
+                if event.plan is not None:
+                    self.prepared_plan = msgspec.json.decode(self.read(event.plan), type=Plan)
+                    for planned in self.prepared_plan.cells:
+                        self.cells.setdefault(str(planned.cell), CellProgress(planned))
+                    self.completed = self.next_cell() is None
             case RunStarted():
                 self.runs += 1
                 self.stopped = ""
@@ -194,7 +206,7 @@ class Progress:
             case TurnAbandoned():
                 cell.turn_attempts += 1
                 cell.abandoned += 1
-            case CellFinished():
+            case CellFinished() | CaseFinished():
                 cell.status, cell.ended = "ended", event.ended
             case CellGraded():
                 cell.status = "graded" if cell.status != "void" else "void"
@@ -206,14 +218,17 @@ class Progress:
         if cell.status in ("planned", "running"):
             return True
         limit = self.study.attempts if self.study else 0
-        return cell.ended == "infrastructure" and cell.attempt + 1 < limit
+        return cell.ended in ("infrastructure", "void") and cell.attempt + 1 < limit
 
     def next_cell(self) -> CellProgress | None:
         """First cell in plan order that is not done; None when all are."""
         return next((cell for cell in self.cells.values() if self.needs_run(cell)), None)
 
     def ungraded(self) -> list[CellProgress]:
-        """Ended cells without a verdict, in plan order."""
+        """Ended cells without a verdict, in plan order. A transfer study has none: its surfaces are
+        read while it runs, and its verdicts are projections."""
+        if self.suite is not None:
+            return []
         return [
             cell
             for cell in self.cells.values()

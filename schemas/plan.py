@@ -18,7 +18,8 @@ class PlannedCell(Value):
     position: Annotated[int, Meta(ge=0, description="place in the order of execution, from 0")]
     cell: CellId
     block: Annotated[
-        Literal["matrix", "repeat"], Meta(description="main matrix or reliability repeats")
+        Literal["matrix", "repeat", "added"],
+        Meta(description="main matrix, reliability repeats, or added by an amendment"),
     ]
 
 

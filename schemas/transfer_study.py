@@ -179,6 +179,12 @@ class TransferStudy(Value):
         dict[str, str], Meta(description="how open points are read; printed in the report")
     ] = {}
 
+    def model(self, model_id: str) -> Model:
+        for model in self.models:
+            if model.id == model_id:
+                return model
+        raise LookupError(f"model {model_id} is not declared")
+
     def memory(self, memory_id: str) -> Memory:
         for memory in self.memories:
             if memory.id == memory_id:

@@ -33,8 +33,8 @@ class RunStopped(Event):
 
 
 class StudyCompleted(Event):
-    """Every planned cell has ended and, where grading is at the end, is graded."""
+    """Every planned cell has ended and, where a grader judges them, is graded."""
 
     TYPE: ClassVar[str] = "study.completed.v1"
     cells: Annotated[Count, Meta(description="cells of the plan")]
-    graded: Annotated[Count, Meta(description="cells with a verdict")]
+    graded: Annotated[Count, Meta(description="cells with a verdict; transfer: observed ones")]

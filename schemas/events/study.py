@@ -55,10 +55,14 @@ class StudyFrozen(Event):
     document_contents: Annotated[
         tuple[ArtifactRef, ...], Meta(description="their bytes, in the same order")
     ]
-    tasks: Annotated[Digest, Meta(description="digest of the frozen tasks")]
+    tasks: Annotated[Digest, Meta(description="digest of the frozen tasks or families")]
     plan: Annotated[Digest, Meta(description="digest of the plan")]
     treatments: Annotated[
-        tuple[TreatmentIdentity, ...], Meta(description="every arm with what makes it that arm")
+        tuple[TreatmentIdentity, ...],
+        Meta(
+            description="every arm with what makes it that arm; of a transfer study memories and "
+            "drivers, as `memory.ID` and `driver.ID`"
+        ),
     ]
     code: Annotated[tuple[FrozenFile, ...], Meta(description="every file of the five packages")]
     grader: Annotated[Digest, Meta(description="digest over the files that run and judge tests")]
@@ -88,6 +92,10 @@ class AmendmentRecorded(Event):
     changed: Annotated[tuple[FrozenFile, ...], Meta(description="new digests of what changed")]
     removed: Annotated[tuple[str, ...], Meta(description="names that no longer exist")] = ()
     study: Annotated[ArtifactRef, Meta(description="study.toml as it is from now on")]
+    plan: Annotated[
+        ArtifactRef | None,
+        Meta(description="the plan with cells added at its end; null: no cell was added"),
+    ] = None
 
 
 class OutcomesInspected(Event):

@@ -1,0 +1,126 @@
+"""A suite from its family files to what a transfer study freezes: families, units, plan.
+
+Pure functions of the study and the files; what is refused here is refused before anything is bound.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from actors.families.load import FamilyError, load_family
+from ledger.errors import Refused
+from ledger.study_directory import StudyDirectory
+from schemas.identifiers import CellId, check_identifier
+from schemas.plan import Plan, PlannedCell
+from schemas.transfer import Family, FrozenSuite, PlannedCase
+from schemas.transfer_study import Driver, Memory, System, TransferStudy
+
+RULE_BASED = frozenset({"reader", "null", "over_applier", "ignorer", "liar", "early_acknowledger"})
+
+
+def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Family, ...]:
+    """The families that the study names, in its order.
+
+    Raises Refused with every file that cannot be used, and where two families share an id.
+    """
+    families: list[Family] = []
+    problems: list[str] = []
+    for path in study.suite.families:
+        try:
+            families.append(load_family(directory.document(path), path))
+        except FamilyError as error:
+            problems.append(str(error))
+    if problems:
+        raise Refused("\n".join(problems))
+    seen: dict[str, str] = {}
+    for path, family in zip(study.suite.families, families, strict=True):
+        names = [family.family_id, *(case.case_id for case in family.cases)]
+        names += [record.correction_id for record in family.records]
+        for name in names:
+            if seen.setdefault(name, path) != path:
+                raise Refused(f"{path}: {name} stands in {seen[name]} too; every id is used once")
+    return tuple(families)
+
+
+def freeze_suite(study: TransferStudy, families: Sequence[Family]) -> FrozenSuite:
+    """Families and units: every case among each declared number of distractors."""
+    units = tuple(
+        PlannedCase(
+            unit=check_identifier(f"{case.case_id}.d{distractors}", "the unit"),
+            family_id=family.family_id,
+            case_id=case.case_id,
+            distractors=distractors,
+        )
+        for family in families
+        for case in family.cases
+        for distractors in study.suite.distractors
+    )
+    return FrozenSuite(
+        suite_id=study.id, version=study.suite.version, families=tuple(families), units=units
+    )
+
+
+def plan_suite(study: TransferStudy, suite: FrozenSuite) -> Plan:
+    """Unit by unit, all systems and trials of a unit in the declared order.
+
+    Cells are independent (every one has its own copy of the store), so their order carries no
+    effect; systems of one unit stand together so that a stopped run has whole rows.
+    """
+    cells = [
+        CellId(unit=unit.unit, arm=system.memory, agent=system.driver, repeat=trial)
+        for unit in suite.units
+        for system in study.systems
+        for trial in range(trials_of(study, system))
+    ]
+    return Plan(
+        cells=tuple(
+            PlannedCell(position=position, cell=cell, block="matrix")
+            for position, cell in enumerate(cells)
+        )
+    )
+
+
+def trials_of(study: TransferStudy, system: System) -> int:
+    """Trials of a system: one where memory and driver declare themselves deterministic."""
+    memory, driver = study.memory(system.memory), study.driver(system.driver)
+    return 1 if is_deterministic(memory, driver) else study.suite.trials
+
+
+def is_deterministic(memory: Memory, driver: Driver) -> bool:
+    """Our store, folder and rule-based drivers are; others where their study says so."""
+    memory_is = memory.deterministic or memory.kind in ("store", "folder")
+    return memory_is and (driver.kind in RULE_BASED or driver.kind == "own")
+
+
+def extend_plan(old: Plan, new: Plan, only: Iterable[CellId] | None = None) -> Plan:
+    """``old`` with the cells of ``new`` that it lacks appended (of these ``only`` the named).
+
+    Raises Refused where a planned cell is no longer declared: what was planned stays planned.
+    """
+    known = {planned.cell for planned in old.cells}
+    wanted = {planned.cell for planned in new.cells}
+    gone = [str(planned.cell) for planned in old.cells if planned.cell not in wanted]
+    if gone and only is None:
+        raise Refused(
+            f"{len(gone)} planned cells would no longer exist (first: {gone[0]}): an amendment adds "
+            "systems, it never takes planned cells away"
+        )
+    chosen = wanted if only is None else set(only)
+    added = [
+        planned.cell for planned in new.cells if planned.cell not in known and planned.cell in chosen
+    ]
+    return Plan(
+        cells=old.cells
+        + tuple(
+            PlannedCell(position=len(old.cells) + index, cell=cell, block="added")
+            for index, cell in enumerate(added)
+        )
+    )
+
+
+def unit_digest(family: Family, unit: PlannedCase) -> str:
+    """SHA-256 of what a run of the unit rests on: case, records, fixture, distractors."""
+    case = family.case(unit.case_id)
+    content = [unit, case, family.records, family.fixture, family.decision_options]
+    return sha256(msgspec.json.encode(content, order="sorted")).hexdigest()

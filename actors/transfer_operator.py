@@ -1,0 +1,115 @@
+"""Preparing, freezing and amending a study of kind ``transfer``: what ``operator`` hands over here.
+
+One order freezes everything: families, plan and study stand in three neighbouring records.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+
+from actors.families.review import review
+from actors.loop import Work
+from actors.suites import extend_plan, freeze_suite, plan_suite, read_families
+from ledger.errors import Refused
+from ledger.log import NewEvent
+from projections.corrections import Corrections
+from projections.fold import fold
+from projections.progress import Progress
+from projections.system_identity import driver_digest, memory_digest
+from schemas.events.study import FrozenFile, PlanPrepared, TreatmentIdentity
+from schemas.events.transfer import FamiliesFrozen
+from schemas.identifiers import STUDY_STREAM
+from schemas.plan import Plan
+from schemas.transfer import Family, FrozenSuite
+from schemas.transfer_study import TransferStudy
+
+JSON = "application/json"
+MAX_SHOWN = 20
+
+
+def prepared(work: Work, study: TransferStudy) -> tuple[FrozenSuite, Plan]:
+    """Suite and plan from the family files as they stand. Raises Refused with every problem."""
+    families = read_families(work.context.directory, study)
+    _refuse_problems(work, families)
+    suite = freeze_suite(study, families)
+    return suite, plan_suite(study, suite)
+
+
+def plan_event(work: Work, plan: Plan) -> NewEvent:
+    content = work.artifacts.put(msgspec.json.encode(plan), JSON)
+    return NewEvent(STUDY_STREAM, PlanPrepared(plan=content, cells=len(plan.cells)))
+
+
+def families_event(work: Work, suite: FrozenSuite) -> FamiliesFrozen:
+    head = work.log.head()
+    return FamiliesFrozen(
+        suite=work.artifacts.put(msgspec.json.encode(suite), JSON),
+        version=suite.version,
+        families=len(suite.families),
+        cases=sum(len(family.cases) for family in suite.families),
+        position=-1 if head is None else head.seq,
+    )
+
+
+def system_identities(
+    study: TransferStudy, code: Sequence[FrozenFile]
+) -> tuple[TreatmentIdentity, ...]:
+    """Memories and drivers with what makes them the ones they are. They have no prompt files of
+    their own: what they send is code and is bound with it."""
+    none = sha256(b"").hexdigest()
+    memories = [(f"memory.{m.id}", memory_digest(m, code)) for m in study.memories]
+    drivers = [(f"driver.{d.id}", driver_digest(study, d, code)) for d in study.drivers]
+    return tuple(
+        TreatmentIdentity(id=name, source=digest, prompts=none)
+        for name, digest in (*memories, *drivers)
+    )
+
+
+def amended_plan(
+    work: Work, study: TransferStudy, changed: Sequence[FrozenFile], progress: Progress
+) -> Plan | None:
+    """The plan with the cells of new systems at its end; None where no cell is new.
+
+    Raises Refused for what no amendment may do: change a family (that is a new version of the
+    suite), the identity of a memory or driver that has planned cells, trials or distractors.
+    """
+    old, suite, plan = progress.study, progress.suite, progress.prepared_plan
+    if not isinstance(old, TransferStudy) or suite is None or plan is None:
+        raise Refused("the study was frozen as another kind; begin a new study for this one")
+    families = [f"documents/{path}" for path in old.suite.families]
+    for file in changed:
+        if file.name in families:
+            raise Refused(
+                f"{file.name} changed: another prompt, fixture or predicate is another suite. Put "
+                "it back, or begin a new study with another suite.version"
+            )
+    if study.suite != old.suite:
+        raise Refused(
+            "[suite] changed: families, version, trials, distractors and policies are what the "
+            "suite is. Put it back, or begin a new study with another suite.version"
+        )
+    for kind, before, after in (
+        ("memory", {m.id: m for m in old.memories}, {m.id: m for m in study.memories}),
+        ("driver", {d.id: d for d in old.drivers}, {d.id: d for d in study.drivers}),
+    ):
+        for name, declared in before.items():
+            if after.get(name) != declared:
+                raise Refused(
+                    f"{kind} {name} changed, and its runs with it would no longer be of one "
+                    f"system: keep it as it was and declare another {kind} with its own id"
+                )
+    extended = extend_plan(plan, plan_suite(study, suite))
+    return extended if len(extended.cells) > len(plan.cells) else None
+
+
+def _refuse_problems(work: Work, families: Sequence[Family]) -> None:
+    corrections = fold(Corrections(), work.context.log_facts())
+    problems = [problem for family in families for problem in review(family, corrections)]
+    if problems:
+        lines = [str(problem) for problem in problems[:MAX_SHOWN]]
+        more = len(problems) - len(lines)
+        if more:
+            lines.append(f"and {more} more: `ledger transfer validate` shows all")
+        raise Refused("the suite is not ready to be frozen:\n" + "\n".join(lines))
+

@@ -1,0 +1,39 @@
+"""What makes a memory and a driver of a transfer study the ones they are.
+
+A digest over their declaration and the frozen files of code that act for them, so that the freeze,
+the session that starts a cell and an audit years later come to the same value from the same records.
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+import msgspec
+
+from schemas.events.study import FrozenFile
+from schemas.transfer_study import Driver, Memory, TransferStudy
+
+MEMORY_FILES = ("harnesses/memory/", "actors/memory_systems/", "schemas/rendering.py")
+DRIVER_FILES = ("harnesses/drivers/", "schemas/rendering.py")
+SESSION_FILES = ("actors/memory_sessions.py", "actors/fixture/")
+SCORER_FILES = ("projections/transfer_", "schemas/transfer_checks.py", "schemas/lifecycle.py")
+
+
+def memory_digest(memory: Memory, code: Iterable[FrozenFile]) -> str:
+    """SHA-256 over the memory's declaration and the code of memories and sessions."""
+    return _digest(memory, code, (*MEMORY_FILES, *SESSION_FILES))
+
+
+def driver_digest(study: TransferStudy, driver: Driver, code: Iterable[FrozenFile]) -> str:
+    """SHA-256 over the driver's declaration, its model's, and the code of drivers and sessions."""
+    model = study.model(driver.model) if driver.model else None
+    return _digest((driver, model), code, (*DRIVER_FILES, *SESSION_FILES))
+
+
+def scorer_digest(code: Iterable[FrozenFile]) -> str:
+    """SHA-256 over the code that turns events into verdicts and counts."""
+    return _digest(None, code, SCORER_FILES)
+
+
+def _digest(declared: object, code: Iterable[FrozenFile], prefixes: tuple[str, ...]) -> str:
+    files = sorted((f.name, f.digest) for f in code if f.name.startswith(prefixes))
+    return sha256(msgspec.json.encode([declared, files], order="sorted")).hexdigest()
