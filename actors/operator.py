@@ -24,6 +24,13 @@ from actors.loop import Done, Handlers, Work
 from actors.planning import make_plan
 from actors.sandbox import probe
 from actors.testing import accepted_sandbox
+from actors.transfer_operator import (
+    amended_plan,
+    families_event,
+    plan_prepared,
+    prepared,
+    system_identities,
+)
 from actors.workspaces import gold_only_lines, leak_probe, make_template, read_snapshot
 from harnesses import registry
 from ledger.errors import Refused
@@ -32,6 +39,7 @@ from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
+from projections.system_identity import scorer_digest
 from projections.tasks import MinedTasks
 from schemas.commands import (
     AmendStudy,
@@ -70,6 +78,7 @@ from schemas.selection import NOT_RECORDED
 from schemas.study import Study
 from schemas.study_file import AnyStudy
 from schemas.task import Task
+from schemas.transfer_study import TransferStudy
 
 JSON = "application/json"
 TOML = "application/toml"
@@ -165,25 +174,41 @@ def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[T
 
 
 def prepare_plan(work: Work) -> Done:
-    """Compute the order of all cells from the study and the frozen tasks."""
-    _, study = work.context.directory.read_repair_study()
-    _refuse_if_frozen(work, ", and its plan with it")
+    """Compute the order of all cells from the study and the frozen tasks, or from the families."""
+    _, study = work.context.directory.read_study()
+    _refuse_if_frozen(work, "the plan")
+    if isinstance(study, TransferStudy):
+        _, plan = prepared(work, study)
+        return Done([NewEvent(STUDY_STREAM, plan_prepared(work, plan))])
     progress = fold(Progress(work.artifacts.get), work.facts(STUDY_STREAM))
     if not progress.tasks:
         raise Refused("no tasks are frozen: `ledger tasks freeze` first")
     check_declared(work.context.directory, study, contrasts=True)
     _refuse_changed_selection(work, study)
     plan = make_plan(study, list(progress.tasks.values()))
-    content = msgspec.json.encode(plan)
-    event = PlanPrepared(plan=work.artifacts.put(content, JSON), cells=len(plan.cells))
-    return Done([NewEvent(STUDY_STREAM, event)])
+    return Done([NewEvent(STUDY_STREAM, plan_prepared(work, plan))])
 
 
 def freeze_study(work: Work) -> Done:
     """Bind everything in one event of digests."""
-    directory = work.context.directory
-    content, study = directory.read_repair_study()
-    _refuse_if_frozen(work, " already")
+    content, study = work.context.directory.read_study()
+    _refuse_if_frozen(work, "the study")
+    code = package_files()
+    if isinstance(study, TransferStudy):
+        suite, plan = prepared(work, study)
+        families, planned = families_event(work, suite), plan_prepared(work, plan)
+        frozen = _study_frozen(
+            work,
+            content,
+            study,
+            code,
+            tasks=families.suite.digest,
+            plan=planned.plan.digest,
+            treatments=system_identities(study, code),
+            grader=scorer_digest(code),
+        )
+        events = (families, planned, frozen)
+        return Done([NewEvent(STUDY_STREAM, event) for event in events])
     facts = work.facts(STUDY_STREAM)
     tasks = [fact.event for fact in facts if isinstance(fact.event, TasksFrozen)]
     plans = [fact.event for fact in facts if isinstance(fact.event, PlanPrepared)]
@@ -200,28 +225,53 @@ def freeze_study(work: Work) -> Done:
         raise Refused(
             "study.toml or the tasks changed after the plan was made: `ledger plan` again"
         )
-    documents = [directory.document(name) for name in study.documents]
-    code = package_files()
+    frozen = _study_frozen(
+        work,
+        content,
+        study,
+        code,
+        tasks=tasks[-1].tasks.digest,
+        plan=plans[-1].plan.digest,
+        treatments=_treatments(study),
+        grader=grader_digest(code),
+    )
+    return Done([NewEvent(STUDY_STREAM, frozen)])
+
+
+def _study_frozen(
+    work: Work,
+    content: bytes,
+    study: AnyStudy,
+    code: tuple[FrozenFile, ...],
+    *,
+    tasks: str,
+    plan: str,
+    treatments: tuple[TreatmentIdentity, ...],
+    grader: str,
+) -> StudyFrozen:
+    """The event of the freeze, with the digest over all of it as the study's name."""
+    names = study.bound_documents
+    documents = [work.context.directory.document(name) for name in names]
     commit, dirty = checkout()
     frozen = StudyFrozen(
         study=work.artifacts.put(content, TOML),
         digest="0" * 64,
-        documents=_named(study.documents, documents),
+        documents=_named(names, documents),
         document_contents=tuple(
             work.artifacts.put(document, "application/octet-stream") for document in documents
         ),
-        tasks=tasks[-1].tasks.digest,
-        plan=plans[-1].plan.digest,
-        treatments=_treatments(study),
+        tasks=tasks,
+        plan=plan,
+        treatments=treatments,
         code=code,
-        grader=grader_digest(code),
+        grader=grader,
         lock=lock_digest(),
         commit=commit,
         dirty=dirty,
         simulated=study.simulated,
     )
     digest = sha256(msgspec.json.encode(frozen, order="sorted")).hexdigest()
-    return Done([NewEvent(STUDY_STREAM, msgspec.structs.replace(frozen, digest=digest))])
+    return msgspec.structs.replace(frozen, digest=digest)
 
 
 def amend_study(work: Work) -> Done:
@@ -238,6 +288,9 @@ def amend_study(work: Work) -> Done:
     changed, removed = frozen_differences(work.context.directory, study, content, amendments)
     if not changed and not removed:
         raise Refused("nothing that is frozen has changed: there is nothing to record")
+    plan = None
+    if isinstance(study, TransferStudy):
+        plan = amended_plan(study, changed, progress)
     event = AmendmentRecorded(
         reason=command.reason,
         changes_claim=command.changes_claim,
@@ -246,6 +299,7 @@ def amend_study(work: Work) -> Done:
         changed=changed,
         removed=removed,
         study=work.artifacts.put(content, TOML),
+        plan=work.artifacts.put(msgspec.json.encode(plan), JSON) if plan else None,
     )
     return Done([NewEvent(STUDY_STREAM, event)])
 
@@ -329,7 +383,8 @@ def start_run(work: Work) -> Done:
             f"not as frozen: {names}. Put it back, or record the change with "
             '`ledger amend --reason "…"`'
         )
-    probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox)
+    unsafe = command.allow_unsafe_sandbox or not study.runs_foreign_code
+    probed = accepted_sandbox(probe(), unsafe)
     commit, dirty = checkout()
     libraries = {
         name: version
@@ -390,7 +445,7 @@ def frozen_differences(
         "study.toml": sha256(content).hexdigest(),
         **{
             f"documents/{name}": sha256(directory.document(name)).hexdigest()
-            for name in study.documents
+            for name in study.bound_documents
         },
         **{f"code/{file.name}": file.digest for file in package_files()},
         "libraries": lock_digest(),

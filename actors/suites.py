@@ -103,13 +103,11 @@ def extend_plan(old: Plan, new: Plan, only: Iterable[CellId] | None = None) -> P
     gone = [str(planned.cell) for planned in old.cells if planned.cell not in wanted]
     if gone and only is None:
         raise Refused(
-            f"{len(gone)} planned cells would no longer exist (first: {gone[0]}): an amendment adds "
-            "systems, it never takes planned cells away"
+            f"{len(gone)} planned cells would no longer exist (first: {gone[0]}): an amendment "
+            "adds systems, it never takes planned cells away"
         )
     chosen = wanted if only is None else set(only)
-    added = [
-        planned.cell for planned in new.cells if planned.cell not in known and planned.cell in chosen
-    ]
+    added = [p.cell for p in new.cells if p.cell in chosen and p.cell not in known]
     return Plan(
         cells=old.cells
         + tuple(

@@ -32,7 +32,14 @@ MAX_RESTARTS = 5
 """How often a set is started again without a cell that ends or is graded in between."""
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 0.2
-SET_ROLES: tuple[Role, ...] = ("scheduler", "model_server", "cell", "test_run", "grader", "memory_session")
+SET_ROLES: tuple[Role, ...] = (
+    "scheduler",
+    "model_server",
+    "cell",
+    "test_run",
+    "grader",
+    "memory_session",
+)
 """What the set of one machine works on. A study is over when nothing of it is pending."""
 
 

@@ -12,14 +12,12 @@ from actors.families.review import review
 from actors.loop import Work
 from actors.suites import extend_plan, freeze_suite, plan_suite, read_families
 from ledger.errors import Refused
-from ledger.log import NewEvent
 from projections.corrections import Corrections
 from projections.fold import fold
 from projections.progress import Progress
 from projections.system_identity import driver_digest, memory_digest
 from schemas.events.study import FrozenFile, PlanPrepared, TreatmentIdentity
 from schemas.events.transfer import FamiliesFrozen
-from schemas.identifiers import STUDY_STREAM
 from schemas.plan import Plan
 from schemas.transfer import Family, FrozenSuite
 from schemas.transfer_study import TransferStudy
@@ -36,9 +34,9 @@ def prepared(work: Work, study: TransferStudy) -> tuple[FrozenSuite, Plan]:
     return suite, plan_suite(study, suite)
 
 
-def plan_event(work: Work, plan: Plan) -> NewEvent:
+def plan_prepared(work: Work, plan: Plan) -> PlanPrepared:
     content = work.artifacts.put(msgspec.json.encode(plan), JSON)
-    return NewEvent(STUDY_STREAM, PlanPrepared(plan=content, cells=len(plan.cells)))
+    return PlanPrepared(plan=content, cells=len(plan.cells))
 
 
 def families_event(work: Work, suite: FrozenSuite) -> FamiliesFrozen:
@@ -67,7 +65,7 @@ def system_identities(
 
 
 def amended_plan(
-    work: Work, study: TransferStudy, changed: Sequence[FrozenFile], progress: Progress
+    study: TransferStudy, changed: Sequence[FrozenFile], progress: Progress
 ) -> Plan | None:
     """The plan with the cells of new systems at its end; None where no cell is new.
 
@@ -112,4 +110,3 @@ def _refuse_problems(work: Work, families: Sequence[Family]) -> None:
         if more:
             lines.append(f"and {more} more: `ledger transfer validate` shows all")
         raise Refused("the suite is not ready to be frozen:\n" + "\n".join(lines))
-

@@ -26,8 +26,8 @@ from schemas.events.grading import CellGraded, GoldChecked
 from schemas.events.run import RunStarted, RunStopped, StudyCompleted
 from schemas.events.server import ModelLoaded, ModelLost, ModelUnloaded
 from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen, TasksFrozen
-from schemas.identifiers import CellId
 from schemas.events.transfer import CaseFinished, FamiliesFrozen
+from schemas.identifiers import CellId
 from schemas.plan import Plan, PlannedCell
 from schemas.study_file import AnyStudy, parse_study
 from schemas.task import Task

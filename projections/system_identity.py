@@ -1,7 +1,7 @@
 """What makes a memory and a driver of a transfer study the ones they are.
 
 A digest over their declaration and the frozen files of code that act for them, so that the freeze,
-the session that starts a cell and an audit years later come to the same value from the same records.
+the session that starts a cell and an audit years later come to the same value from the records.
 """
 
 from collections.abc import Iterable

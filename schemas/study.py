@@ -347,6 +347,16 @@ class Study(Value):
     ] = {}
 
     @property
+    def runs_foreign_code(self) -> bool:
+        """Tests of repositories are other people's programs: they need a sandbox."""
+        return True
+
+    @property
+    def bound_documents(self) -> tuple[str, ...]:
+        """Files beside study.toml that the freeze binds."""
+        return self.documents
+
+    @property
     def attempts(self) -> int:
         """How often a cell may start when nothing was observed."""
         return self.budgets.infrastructure_attempts

@@ -179,6 +179,16 @@ class TransferStudy(Value):
         dict[str, str], Meta(description="how open points are read; printed in the report")
     ] = {}
 
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Systems that are other people's programs need a sandbox; ours do not."""
+        return any(memory.kind in ("mcp", "mem0", "command") for memory in self.memories)
+
+    @property
+    def bound_documents(self) -> tuple[str, ...]:
+        """Files beside study.toml that the freeze binds: documents and families."""
+        return tuple(dict.fromkeys((*self.documents, *self.suite.families)))
+
     def model(self, model_id: str) -> Model:
         for model in self.models:
             if model.id == model_id:

@@ -16,6 +16,7 @@ from ledger.cli.options import json_option, print_json, study_option, writing
 from ledger.errors import LedgerError, SafetyStop
 from projections.progress import Progress
 from schemas.credentials import without_credentials
+from schemas.transfer_study import TransferStudy
 
 
 @click.command("run")
@@ -110,20 +111,25 @@ def run_study(
 
 def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:
     """Start the set of one machine: the stand-in server where the study is a rehearsal, then one
-    worker a role, and several graders."""
-    from actors.frozen_study import FrozenStudy
+    worker a role that the kind of study needs, and several graders."""
     from actors.rehearsal.briefs import start_stand_in
+    from projections.fold import fold
 
+    study = fold(Progress(context.artifacts.get), context.log_facts()).study
+    assert study is not None  # `start_run` refuses before the freeze
     options: list[str] = []
-    helpers: list[Worker] = []
-    if FrozenStudy(context).study.server.kind == "stand_in":
+    workers: list[Worker] = []
+    if study.server.kind == "stand_in":
         stand_in = stack.enter_context(start_stand_in(context))
         options = ["--server-url", stand_in.base_url, "--lms", stand_in.lms[0]]
-        helpers = [Worker("stand-in", stand_in.process, helper=True)]
+        workers.append(Worker("stand-in", stand_in.process, helper=True))
+    workers.append(start_worker(context, "scheduler", ["scheduler"]))
+    if study.models:
+        workers.append(start_worker(context, "model_server", ["model_server"], options))
+    if isinstance(study, TransferStudy):
+        return [*workers, start_worker(context, "memory_session", ["memory_session"])]
     return [
-        *helpers,
-        start_worker(context, "scheduler", ["scheduler"]),
-        start_worker(context, "model_server", ["model_server"], options),
+        *workers,
         start_worker(context, "cell", ["cell"]),
         start_worker(context, "test_run", ["test_run"]),
         *(start_worker(context, f"grader-{n}", ["grader"]) for n in range(graders)),

@@ -12,7 +12,8 @@ from actors.loop import Context, Handlers, serve
 from actors.supervisor import SET_ROLES
 from ledger.cli.options import study_option
 from ledger.clock import new_id
-from ledger.errors import LedgerError, Usage
+from ledger.errors import LedgerError, Refused, Usage
+from schemas.transfer_study import TransferStudy
 
 
 @click.command("worker")
@@ -60,10 +61,13 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
 
 def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -> Handlers:
     """Handlers of these roles, wired to what they need. Imports only what the roles use."""
-    from actors.frozen_study import FrozenStudy
+    from projections.fold import fold
+    from projections.progress import Progress
     from schemas import commands
 
-    frozen = FrozenStudy(context)
+    study = fold(Progress(context.artifacts.get), context.log_facts()).study
+    if study is None:
+        raise Refused("the study is not frozen: `ledger freeze` first")
     handlers: Handlers = {}
     if "scheduler" in roles:
         from actors.scheduler import Scheduler
@@ -73,7 +77,7 @@ def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -
         from actors.model_server import ModelServerActor
         from actors.servers.lmstudio import Limits, LMStudio
 
-        declared = frozen.study.server
+        declared = study.server
         if declared.kind == "stand_in" and not server_url:
             from actors.rehearsal.stand_in_process import running_stand_in
 
@@ -87,20 +91,29 @@ def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -
             limits,
             os.environ.get("LM_API_TOKEN"),
         )
-        actor = ModelServerActor(frozen.study, server)
+        actor = ModelServerActor(study, server)
         handlers = {
             **handlers,
             commands.EnsureResident: actor.ensure_resident,
             commands.AskModel: actor.ask_model,
             commands.ReleaseModels: actor.release_models,
         }
-    if "cell" in roles:
-        from actors.cells import CellActor
+    if "memory_session" in roles and isinstance(study, TransferStudy):
+        from actors.frozen_suite import FrozenTransfer
+        from actors.memory_sessions import MemorySessions
 
+        sessions = MemorySessions(FrozenTransfer(context))
+        handlers = {**handlers, commands.AdvanceSession: sessions.advance}
+    if isinstance(study, TransferStudy) or not {"cell", "test_run", "grader"} & set(roles):
+        return handlers
+    from actors.cells import CellActor
+    from actors.frozen_study import FrozenStudy
+    from actors.grading import Grader
+
+    frozen = FrozenStudy(context)
+    if "cell" in roles:
         handlers = {**handlers, commands.AdvanceCell: CellActor(frozen).advance}
     if "test_run" in roles or "grader" in roles:
-        from actors.grading import Grader
-
         grader = Grader(frozen)
         handlers = {
             **handlers,
