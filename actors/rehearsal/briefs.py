@@ -12,18 +12,30 @@ from actors.frozen_study import FrozenStudy
 from actors.loop import Context
 from actors.rehearsal.simulated_agent import Brief, GoldFile
 from actors.rehearsal.stand_in_process import StandInProcess, port_of_last_time
+from ledger.errors import Refused
+from projections.fold import fold
+from projections.progress import Progress
+from schemas.study import Study
 from schemas.task import Task
 
 
 @contextmanager
 def start_stand_in(context: Context) -> Iterator[StandInProcess]:
-    """A running stand-in whose agents know the tasks of the frozen, simulated study."""
-    frozen = FrozenStudy(context)
+    """A running stand-in whose agents know the tasks of the frozen, simulated study. A transfer
+    study has none: its agents know what a session tells them."""
+    progress = fold(Progress(context.artifacts.get), context.log_facts())
+    study = progress.study
+    if study is None:
+        raise Refused("the study is not frozen: `ledger freeze` first")
     directory = context.directory.run / "stand_in"
     port = port_of_last_time(directory)
-    with StandInProcess(directory, simulated_study=frozen.study.simulated, port=port) as stand_in:
-        agents = {model.key: model.rehearsal for model in frozen.study.models if model.rehearsal}
-        stand_in.admin.rehearse(agents, [_brief(context, frozen, t) for t in frozen.tasks.values()])
+    briefs: list[Brief] = []
+    if isinstance(study, Study):
+        frozen = FrozenStudy(context)
+        briefs = [_brief(context, frozen, task) for task in frozen.tasks.values()]
+    with StandInProcess(directory, simulated_study=study.simulated, port=port) as stand_in:
+        agents = {model.key: model.rehearsal for model in study.models if model.rehearsal}
+        stand_in.admin.rehearse(agents, briefs)
         yield stand_in
 
 

@@ -1,10 +1,16 @@
 """``ledger freeze``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ledger.cli.options import json_option, print_json, study_option, writing
+from ledger.cli.options import json_option, print_json, printable, study_option, writing
+from schemas.events.study import StudyFrozen
+from schemas.transfer_study import TransferStudy
+
+if TYPE_CHECKING:
+    from projections.progress import Progress
 
 
 @click.command("freeze")
@@ -15,8 +21,10 @@ def command(study: Path, as_json: bool) -> None:
 
     `ledger run` refuses before this and whenever something frozen differs, naming the file. Prints
     the study digest and the power of the primary contrast, also at the solvable share of tasks.
+
+    Of a transfer study it binds the families instead of tasks: prompts, fixtures, predicates,
+    required stages and thresholds, after all that `ledger transfer validate` checks.
     """
-    from actors.frozen_study import repair_study
     from actors.loop import carry_out
     from actors.operator import HANDLERS
     from ledger.cli.power import power_lines
@@ -29,7 +37,10 @@ def command(study: Path, as_json: bool) -> None:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
     frozen = progress.frozen
     assert frozen is not None and progress.study is not None
-    declared = repair_study(progress.study)
+    if isinstance(progress.study, TransferStudy):
+        _print_suite(progress, frozen, as_json)
+        return
+    declared = progress.study
     primary = next((contrast.id for contrast in declared.contrasts if contrast.primary), None)
     solvable = sum(task.needs_gold_symbol == 0 for task in progress.tasks.values())
     if as_json:
@@ -53,8 +64,47 @@ def command(study: Path, as_json: bool) -> None:
     )
     if primary is None:
         print("note           no primary contrast: whatever this study finds is exploratory")
-    if frozen.dirty:
-        print("note           the checkout has uncommitted changes; the event says so")
+    _print_note(frozen)
     for line in power_lines(declared, len(progress.tasks), solvable):
         print(line)
     print("next           ledger run")
+
+
+def _print_suite(progress: "Progress", frozen: StudyFrozen, as_json: bool) -> None:
+    """What a transfer study bound."""
+    suite = progress.suite
+    assert suite is not None and isinstance(progress.study, TransferStudy)
+    cases = sum(len(family.cases) for family in suite.families)
+    waivers = [waiver for family in suite.families for waiver in family.waivers]
+    if as_json:
+        print_json(
+            {
+                "study": frozen.digest,
+                "suite": suite.version,
+                "families": len(suite.families),
+                "cases": cases,
+                "systems": len(progress.study.systems),
+                "cells": len(progress.cells),
+                "thresholds": len(progress.study.thresholds),
+                "waivers": len(waivers),
+                "files": len(frozen.code),
+                "commit": frozen.commit,
+                "dirty": frozen.dirty,
+            }
+        )
+        return
+    print(f"study digest   {frozen.digest}")
+    print(
+        f"bound          suite {suite.version}: {len(suite.families)} families, {cases} cases, "
+        f"{len(progress.study.systems)} systems, {len(progress.cells)} cells, "
+        f"{len(progress.study.thresholds)} thresholds, {len(frozen.code)} files of code"
+    )
+    for waiver in waivers:
+        print(f"waived         {waiver.rule} {waiver.case}: {printable(waiver.reason)}")
+    _print_note(frozen)
+    print("next           ledger run")
+
+
+def _print_note(frozen: StudyFrozen) -> None:
+    if frozen.dirty:
+        print("note           the checkout has uncommitted changes; the event says so")

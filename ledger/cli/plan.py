@@ -13,7 +13,7 @@ SHOWN = 10
 @study_option
 @json_option
 def command(study: Path, as_json: bool) -> None:
-    """Compute the order of all cells from study.toml and the frozen tasks.
+    """Compute the order of all cells from study.toml and the frozen tasks, or from the families.
 
     Treatments rotate over the tasks, models alternate (A B, B A, …), repeats come last. The plan
     is prepared, not frozen: `ledger freeze` binds it.
