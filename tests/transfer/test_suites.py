@@ -1,0 +1,145 @@
+"""From family files to what a transfer study freezes: units, cells, and what an amendment adds."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.families.load import load_family
+from actors.suites import (
+    extend_plan,
+    freeze_suite,
+    plan_suite,
+    read_families,
+    trials_of,
+    unit_digest,
+)
+from ledger.errors import Refused
+from ledger.study_directory import StudyDirectory
+from schemas.study_file import StudyError, parse_study
+from schemas.transfer_study import Driver, Memory, System, TransferStudy
+
+GIVEN = Path(__file__).parent / "given"
+TEXT = """
+format = 1
+kind = "transfer"
+id = "suite"
+title = "A suite"
+question = "Does it transfer?"
+suite = { version = "1", families = [FAMILIES], trials = 3, distractors = [0, 50] }
+memories = [
+  { id = "full", kind = "store" },
+  { id = "agent", kind = "command", command = ["agent"] },
+]
+drivers = [{ id = "reader", kind = "reader" }, { id = "own", kind = "own" }]
+systems = [{ memory = "full", driver = "reader" }, { memory = "agent", driver = "own" }]
+"""
+
+
+def study_of(*families: str) -> TransferStudy:
+    listed = ", ".join(f'"{family}"' for family in families)
+    study = parse_study(TEXT.replace("FAMILIES", listed).encode())
+    assert isinstance(study, TransferStudy)
+    return study
+
+
+STUDY = study_of("F101.yaml", "F106.yaml")
+FAMILIES = [load_family((GIVEN / name).read_bytes(), name) for name in STUDY.suite.families]
+SUITE = freeze_suite(STUDY, FAMILIES)
+
+
+def test_every_case_is_a_unit_for_each_number_of_distractors() -> None:
+    cases = [case.case_id for family in FAMILIES for case in family.cases]
+    assert [unit.unit for unit in SUITE.units] == [f"{c}.d{n}" for c in cases for n in (0, 50)]
+
+
+def test_a_deterministic_system_is_run_once_and_any_other_k_times() -> None:
+    assert [trials_of(STUDY, system) for system in STUDY.systems] == [1, 3]
+    cells = [planned.cell for planned in plan_suite(STUDY, SUITE).cells]
+    assert len(cells) == len(SUITE.units) * 4
+    assert [str(cell) for cell in cells[:4]] == [
+        "F101-01-positive.d0/full/reader/0",
+        "F101-01-positive.d0/agent/own/0",
+        "F101-01-positive.d0/agent/own/1",
+        "F101-01-positive.d0/agent/own/2",
+    ]
+
+
+def test_an_amendment_adds_the_cells_of_a_new_system_at_the_end() -> None:
+    old = plan_suite(STUDY, SUITE)
+    more = msgspec.structs.replace(
+        STUDY,
+        memories=(*STUDY.memories, Memory(id="plain", kind="store", policy="retrieval")),
+        systems=(*STUDY.systems, System(memory="plain", driver="reader")),
+    )
+    extended = extend_plan(old, plan_suite(more, SUITE))
+    assert extended.cells[: len(old.cells)] == old.cells
+    added = extended.cells[len(old.cells) :]
+    assert {(p.cell.arm, p.block) for p in added} == {("plain", "added")}
+    assert len(added) == len(SUITE.units)
+    assert [p.position for p in extended.cells] == list(range(len(extended.cells)))
+    only = [added[3].cell, added[5].cell]
+    bounded = extend_plan(old, plan_suite(more, SUITE), only)
+    assert [p.cell for p in bounded.cells[len(old.cells) :]] == only
+
+
+def test_an_amendment_takes_no_planned_cell_away() -> None:
+    fewer = msgspec.structs.replace(STUDY, systems=STUDY.systems[:1])
+    with pytest.raises(Refused, match="never takes planned cells away"):
+        extend_plan(plan_suite(STUDY, SUITE), plan_suite(fewer, SUITE))
+
+
+def test_a_unit_is_bound_by_everything_its_runs_rest_on() -> None:
+    family, unit = FAMILIES[0], SUITE.units[0]
+    digest = unit_digest(family, unit)
+    assert digest == unit_digest(family, unit)
+    assert digest != unit_digest(family, SUITE.units[1])
+    surfaces = {**family.fixture.surfaces, "another": "trees"}
+    fixture = msgspec.structs.replace(family.fixture, surfaces=surfaces)
+    assert digest != unit_digest(msgspec.structs.replace(family, fixture=fixture), unit)
+
+
+def test_files_that_cannot_be_used_are_all_named(tmp_path: Path) -> None:
+    (tmp_path / "F101.yaml").write_text("format: 1\n")
+    (tmp_path / "F106.yaml").write_text("- a list\n")
+    with pytest.raises(Refused) as refused:
+        read_families(StudyDirectory(tmp_path), STUDY)
+    assert [line.split(":")[0] for line in str(refused.value).splitlines()] == [
+        "F101.yaml",
+        "F106.yaml",
+    ]
+
+
+def test_two_files_with_one_family_are_refused(tmp_path: Path) -> None:
+    for name in STUDY.suite.families:
+        (tmp_path / name).write_bytes((GIVEN / "F101.yaml").read_bytes())
+    with pytest.raises(Refused, match=r"F106.yaml: F101 stands in F101.yaml too"):
+        read_families(StudyDirectory(tmp_path), STUDY)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('kind = "transfer"', 'kind = "transfers"', '`kind`.*allowed: "repair" or "transfer"'),
+        ('version = "1"', 'version = "1", trails = 2', "did you mean `trials`"),
+        ('driver = "own" }]', 'driver = "reader" }]', "brings its driver"),
+        ('command = ["agent"]', "command = []", "names its program"),
+        ('{ id = "own", kind = "own" }', '{ id = "own", kind = "chat" }', "drivers.1..model"),
+        ("[FAMILIES]", '["../F.yaml"]', "inside the study's folder"),
+        ('memory = "full"', 'memory = "fool"', "not declared in memories"),
+        ("distractors = [0, 50]", "distractors = [0, 0]", "stands twice"),
+    ],
+)
+def test_a_study_file_that_cannot_be_used_names_the_key(
+    before: str, after: str, message: str
+) -> None:
+    assert before in TEXT
+    text = TEXT.replace(before, after).replace("FAMILIES", '"F101.yaml"')
+    with pytest.raises(StudyError, match=message):
+        parse_study(text.encode())
+
+
+def test_a_driver_is_found_by_its_id() -> None:
+    assert STUDY.driver("own") == Driver(id="own", kind="own")
+    with pytest.raises(LookupError, match="memory nobody is not declared"):
+        STUDY.memory("nobody")
