@@ -216,7 +216,7 @@ def freeze_study(work: Work) -> Done:
         raise Refused("no tasks are frozen: `ledger tasks freeze` first")
     if not plans:
         raise Refused("there is no plan: `ledger plan` first")
-    check_declared(directory, study, contrasts=True)
+    check_declared(work.context.directory, study, contrasts=True)
     _refuse_changed_selection(work, study)
     plan = make_plan(
         study, msgspec.json.decode(work.artifacts.get(tasks[-1].tasks), type=list[Task])
