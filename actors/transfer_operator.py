@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import msgspec
 
-from actors.families.review import review
+from actors.families.review import review_suite
 from actors.loop import Work
 from actors.suites import extend_plan, freeze_suite, plan_suite, read_families
 from ledger.errors import Refused
@@ -103,10 +103,14 @@ def amended_plan(
 
 def _refuse_problems(work: Work, families: Sequence[Family]) -> None:
     corrections = fold(Corrections(), work.context.log_facts())
-    problems = [problem for family in families for problem in review(family, corrections)]
-    if problems:
-        lines = [str(problem) for problem in problems[:MAX_SHOWN]]
-        more = len(problems) - len(lines)
-        if more:
-            lines.append(f"and {more} more: `ledger transfer validate` shows all")
+    lines = [
+        f"{family_id}: {problem}"
+        for family_id, problems in review_suite(families, corrections).items()
+        for problem in problems
+        if not problem.waived
+    ]
+    if lines:
+        more = len(lines) - MAX_SHOWN
+        if more > 0:
+            lines[MAX_SHOWN:] = [f"and {more} more: `ledger transfer validate` shows all"]
         raise Refused("the suite is not ready to be frozen:\n" + "\n".join(lines))
