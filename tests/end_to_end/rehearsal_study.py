@@ -171,8 +171,15 @@ def make_mined_study(place: Path, head_subject: str = HEAD_SUBJECT, tasks: int =
     # What stops for want of room has tests of its own; the others run on any disk.
     text += "\n[stopping]\nmin_free_disk_bytes = 0\n"
     (study.path / "study.toml").write_text(text, encoding="utf-8")
+    initialise(study)
+    take_steps(study, "tasks mine")
+    return study
+
+
+def initialise(study: StudyOnDisk, *options: str) -> None:
+    """`ledger init`; a study.toml that is there already is kept."""
     initialised = subprocess.run(
-        [sys.executable, "-m", "ledger", "init", str(study.path)],
+        [sys.executable, "-m", "ledger", "init", str(study.path), *options],
         cwd=ROOT,
         env=study.environment(),
         umask=0,
@@ -181,8 +188,6 @@ def make_mined_study(place: Path, head_subject: str = HEAD_SUBJECT, tasks: int =
         check=False,
     )
     assert initialised.returncode == 0, initialised.stderr
-    take_steps(study, "tasks mine")
-    return study
 
 
 def make_validated_study(place: Path) -> StudyOnDisk:
