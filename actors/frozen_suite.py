@@ -4,11 +4,11 @@ Everything comes from the log and its artifacts; the family files are not looked
 """
 
 from actors.loop import Context
-from actors.suites import unit_digest
 from ledger.errors import Refused
+from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
-from projections.system_identity import driver_digest, memory_digest
+from projections.system_identity import driver_digest, memory_digest, unit_digest
 from schemas.events.study import StudyFrozen
 from schemas.identifiers import CellId
 from schemas.transfer import Case, Family, FrozenSuite, PlannedCase
@@ -23,6 +23,7 @@ class FrozenTransfer:
 
     def __init__(self, context: Context) -> None:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
+        amendments = fold(Amendments(), context.log_facts())
         if progress.frozen is None or progress.suite is None:
             raise Refused("the suite is not frozen: `ledger freeze` first")
         if not isinstance(progress.study, TransferStudy):
@@ -30,6 +31,7 @@ class FrozenTransfer:
         self.event: StudyFrozen = progress.frozen
         self.study: TransferStudy = progress.study
         self.suite: FrozenSuite = progress.suite
+        self._code = amendments.code()
         self._units = {unit.unit: unit for unit in self.suite.units}
         self._families = {family.family_id: family for family in self.suite.families}
 
@@ -42,9 +44,8 @@ class FrozenTransfer:
     def digests(self, cell: CellId) -> tuple[str, str, str]:
         """(unit, memory, driver) digests, as ``cell.started`` records them."""
         unit, family, _ = self.unit(cell.unit)
-        code = self.event.code
         return (
             unit_digest(family, unit),
-            memory_digest(self.study.memory(cell.arm), code),
-            driver_digest(self.study, self.study.driver(cell.agent), code),
+            memory_digest(self.study.memory(cell.arm), self._code),
+            driver_digest(self.study, self.study.driver(cell.agent), self._code),
         )

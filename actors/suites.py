@@ -4,9 +4,6 @@ Pure functions of the study and the files; what is refused here is refused befor
 """
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
-
-import msgspec
 
 from actors.families.load import FamilyError, load_family
 from ledger.errors import Refused
@@ -115,10 +112,3 @@ def extend_plan(old: Plan, new: Plan, only: Iterable[CellId] | None = None) -> P
             for index, cell in enumerate(added)
         )
     )
-
-
-def unit_digest(family: Family, unit: PlannedCase) -> str:
-    """SHA-256 of what a run of the unit rests on: case, records, fixture, distractors."""
-    case = family.case(unit.case_id)
-    content = [unit, case, family.records, family.fixture, family.decision_options]
-    return sha256(msgspec.json.encode(content, order="sorted")).hexdigest()

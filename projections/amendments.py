@@ -12,7 +12,7 @@ from ledger.log import Fact
 from projections.fold import Row, Table
 from schemas.base import Event
 from schemas.events.cell import CellStarted
-from schemas.events.study import AmendmentRecorded, OutcomesInspected, StudyFrozen
+from schemas.events.study import AmendmentRecorded, FrozenFile, OutcomesInspected, StudyFrozen
 
 Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
 
@@ -93,6 +93,14 @@ class Amendments:
     def bound(self) -> dict[str, str]:
         """Digest by name of everything that must be as it was frozen or last amended."""
         return dict(self._bound)
+
+    def code(self) -> tuple[FrozenFile, ...]:
+        """Every file of the five packages as it was frozen or last amended, sorted by name."""
+        return tuple(
+            FrozenFile(name=name.removeprefix("code/"), digest=digest)
+            for name, digest in sorted(self._bound.items())
+            if name.startswith("code/")
+        )
 
     def finding(self) -> Finding:
         """The class of an amendment that would be recorded now."""

@@ -134,7 +134,8 @@ class Outcomes:
             case PlanPrepared():
                 self._plan = msgspec.json.decode(self.read(event.plan), type=Plan)
             case StudyFrozen():
-                planned = self._plan.cells if self._plan else ()
+                # A transfer study has no tasks; its outcomes are stage scores.
+                planned = self._plan.cells if self._plan and self.tasks else ()
                 self.cells = {str(cell.cell): CellOutcome(cell.block) for cell in planned}
             case _:
                 cell = self.cells.get(fact.stream.removeprefix("cell/"))

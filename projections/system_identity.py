@@ -1,4 +1,4 @@
-"""What makes a memory and a driver of a transfer study the ones they are.
+"""What makes a unit, a memory and a driver of a transfer study the ones they are.
 
 A digest over their declaration and the frozen files of code that act for them, so that the freeze,
 the session that starts a cell and an audit years later come to the same value from the records.
@@ -10,6 +10,7 @@ from hashlib import sha256
 import msgspec
 
 from schemas.events.study import FrozenFile
+from schemas.transfer import Family, PlannedCase
 from schemas.transfer_study import Driver, Memory, TransferStudy
 
 MEMORY_FILES = ("harnesses/memory/", "actors/memory_systems/", "schemas/rendering.py")
@@ -27,6 +28,13 @@ def driver_digest(study: TransferStudy, driver: Driver, code: Iterable[FrozenFil
     """SHA-256 over the driver's declaration, its model's, and the code of drivers and sessions."""
     model = study.model(driver.model) if driver.model else None
     return _digest((driver, model), code, (*DRIVER_FILES, *SESSION_FILES))
+
+
+def unit_digest(family: Family, unit: PlannedCase) -> str:
+    """SHA-256 of what a run of the unit rests on: case, records, fixture, distractors."""
+    case = family.case(unit.case_id)
+    content = [unit, case, family.records, family.fixture, family.decision_options]
+    return sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
 def scorer_digest(code: Iterable[FrozenFile]) -> str:

@@ -1,5 +1,6 @@
 """``ledger audit``."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from ledger.errors import Usage
 if TYPE_CHECKING:
     from projections.audits.finding import Verdict
 
-NOTES_SHOWN = 5
+LIMITS = {"violation": 50, "note": 5}
+"""Findings of one audit that are printed; --json shows all."""
 
 
 @click.command("audit")
@@ -88,12 +90,14 @@ def _print(verdicts: "Sequence[Verdict]") -> None:
         ]
     )
     for verdict in verdicts:
-        notes = 0
+        shown: Counter[str] = Counter()
         for finding in verdict.findings:
-            notes += finding.severity == "note"
-            if finding.severity == "note" and notes > NOTES_SHOWN:
+            shown[finding.severity] += 1
+            if shown[finding.severity] > LIMITS[finding.severity]:
                 continue
             where = "" if finding.seq is None else f" at record {finding.seq}"
             print(f"{verdict.audit}: {finding.severity}{where}: {printable(finding.text)}")
-        if notes > NOTES_SHOWN:
-            print(f"{verdict.audit}: {notes - NOTES_SHOWN} more notes; --json shows all")
+        for severity, limit in LIMITS.items():
+            if shown[severity] > limit:
+                more = shown[severity] - limit
+                print(f"{verdict.audit}: {more} more {severity}s; --json shows all")

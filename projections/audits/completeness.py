@@ -13,8 +13,10 @@ from schemas.base import Event
 from schemas.events.cell import CellFinished, CellStarted, CellVoided
 from schemas.events.grading import CellGraded
 from schemas.events.run import StudyCompleted
-from schemas.events.study import PlanPrepared, StudyFrozen
+from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen
+from schemas.events.transfer import CaseFinished
 from schemas.plan import Plan
+from schemas.study import Study
 from schemas.study_file import parse_study
 
 
@@ -31,7 +33,7 @@ class _Cell:
     @property
     def observed(self) -> bool:
         """True once the cell has an end that no new attempt may replace."""
-        return self.ended not in ("", "infrastructure")
+        return self.ended not in ("", "infrastructure", "void")
 
 
 class CompletenessAudit:
@@ -44,8 +46,10 @@ class CompletenessAudit:
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         PlanPrepared,
         StudyFrozen,
+        AmendmentRecorded,
         CellStarted,
         CellFinished,
+        CaseFinished,
         CellGraded,
         CellVoided,
         StudyCompleted,
@@ -60,6 +64,8 @@ class CompletenessAudit:
         self._attempts_allowed = 1
         self._last_started = -1
         self._completed = False
+        self._graded_apart = True
+        """False for a transfer study: it is judged by projections, not by a grader."""
 
     def apply(self, fact: Fact) -> None:
         for problem in self._problems(fact.event, fact.stream):
@@ -73,6 +79,8 @@ class CompletenessAudit:
                 yield from self._freeze(event)
             case StudyCompleted():
                 yield from self._complete(event)
+            case AmendmentRecorded():
+                self._extend(event)
             case _:
                 name = stream.removeprefix("cell/")
                 cell = self._cells.get(name)
@@ -91,9 +99,20 @@ class CompletenessAudit:
             yield "the frozen plan is not the plan that was prepared last"
             return
         plan = msgspec.json.decode(self._read(self._plan.plan), type=Plan)
-        attempts = parse_study(self._read(event.study)).attempts
-        self._attempts_allowed = attempts
+        study = parse_study(self._read(event.study))
+        self._attempts_allowed = study.attempts
+        self._graded_apart = isinstance(study, Study)
         self._cells = {str(planned.cell): _Cell(planned.position) for planned in plan.cells}
+
+    def _extend(self, event: AmendmentRecorded) -> None:
+        """Cells that an amendment added are planned from then on."""
+        if event.plan is None:
+            return
+        plan = msgspec.json.decode(self._read(event.plan), type=Plan)
+        for planned in plan.cells:
+            if str(planned.cell) not in self._cells:
+                self._cells[str(planned.cell)] = _Cell(planned.position)
+                self._completed = False
 
     def _cell_problems(self, cell: _Cell, name: str, event: Event) -> Iterator[str]:
         match event:
@@ -109,7 +128,7 @@ class CompletenessAudit:
                         yield f"{name} began after a cell that comes later in the plan"
                     self._last_started = max(self._last_started, cell.position)
                 cell.attempt, cell.running = event.attempt, True
-            case CellFinished():
+            case CellFinished() | CaseFinished():
                 if not cell.running:
                     yield f"{name} ended and was not running"
                 if event.attempt != cell.attempt:
@@ -135,9 +154,10 @@ class CompletenessAudit:
         for name, cell in self._cells.items():
             if cell.running or not cell.ended:
                 yield f"the study is called complete and {name} has not ended"
-            elif not cell.graded and not cell.void:
+            elif self._graded_apart and not cell.graded and not cell.void:
                 yield f"the study is called complete and {name} is neither graded nor void"
-            if cell.ended == "infrastructure" and cell.attempt + 1 < self._attempts_allowed:
+            again = cell.attempt + 1 < self._attempts_allowed
+            if again and cell.ended in ("infrastructure", "void"):
                 yield f"{name} ended without an observation and was not run again"
 
     def verdict(self) -> Verdict:

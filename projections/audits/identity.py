@@ -1,20 +1,35 @@
-"""Did every cell run with the task, arm and model that were frozen?"""
+"""Did every cell run with the unit, arm and agent that were frozen?"""
 
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from ledger.log import Fact
+from projections.amendments import Amendments
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
-from schemas.base import Event
+from projections.system_identity import driver_digest, memory_digest, unit_digest
+from schemas.base import ArtifactRef, Event
 from schemas.events.cell import CellStarted
 from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded, StudyFrozen, TasksFrozen
+from schemas.events.transfer import FamiliesFrozen
 from schemas.study_file import parse_study
 from schemas.task import Task
+from schemas.transfer import FrozenSuite
+from schemas.transfer_study import TransferStudy
+
+
+class Words(NamedTuple):
+    """What the parts of a cell are called in a kind of study."""
+
+    unit: str
+    agent: str
+
+
+REPAIR, TRANSFER = Words("task", "model"), Words("case", "driver")
 
 
 class IdentityAudit:
@@ -22,11 +37,12 @@ class IdentityAudit:
 
     NAME: ClassVar[str] = "identity"
     QUESTION: ClassVar[str] = (
-        "Did every cell start with the frozen task, treatment and model, and every run with the "
-        "frozen study?"
+        "Did every cell start with the frozen task, treatment and model (case, memory and driver), "
+        "and every run with the frozen study?"
     )
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         TasksFrozen,
+        FamiliesFrozen,
         StudyFrozen,
         AmendmentRecorded,
         RunStarted,
@@ -37,11 +53,12 @@ class IdentityAudit:
         self._read = read
         self._findings = Findings(self.NAME)
         self._frozen: StudyFrozen | None = None
-        self._frozen_tasks: TasksFrozen | None = None
-        self._tasks: dict[str, Task] = {}
-        self._task_digests: dict[str, str] = {}
-        self._treatments: dict[str, str] = {}
-        self._models: dict[str, str] = {}
+        self._split: TasksFrozen | FamiliesFrozen | None = None
+        self._amendments = Amendments()
+        self._units: dict[str, str] = {}
+        self._arms: dict[str, str] = {}
+        self._agents: dict[str, str] = {}
+        self._words = REPAIR
         self._code_amended: int | None = None
         self._platforms: dict[str, int] = {}
         self._cells = self._runs = 0
@@ -49,10 +66,13 @@ class IdentityAudit:
     def apply(self, fact: Fact) -> None:
         event = fact.event
         match event:
-            case TasksFrozen():
-                self._frozen_tasks = event
+            case TasksFrozen() | FamiliesFrozen():
+                self._split = event
+            case StudyFrozen():
+                self._amendments.apply(fact)
             case AmendmentRecorded():
-                self._read_models(event)
+                self._amendments.apply(fact)
+                self._read_identities(event)
                 if any(file.name.startswith("code/harnesses/") for file in event.changed):
                     self._code_amended = fact.seq
             case RunStarted():
@@ -65,7 +85,7 @@ class IdentityAudit:
             self._findings.violation(fact.seq, problem)
         if isinstance(event, CellStarted):
             self._cells += 1
-            self._compare_treatment(fact.seq, event)
+            self._compare_arm(fact.seq, event)
 
     def _problems(self, event: Event) -> Iterator[str]:
         match event:
@@ -77,12 +97,15 @@ class IdentityAudit:
                     yield f"the run is of study {event.study[:12]}, which is not the frozen one"
             case CellStarted():
                 cell = event.cell
-                if cell.unit not in self._task_digests:
-                    yield f"{cell}: {cell.unit} is not a frozen task"
-                elif event.unit != self._task_digests[cell.unit]:
-                    yield f"{cell}: the task is not the frozen one"
-                if event.agent != self._models.get(cell.agent):
-                    yield f"{cell}: the identity of model {cell.agent} is not the frozen one"
+                if cell.unit not in self._units:
+                    yield f"{cell}: {cell.unit} is not a frozen {self._words.unit}"
+                elif event.unit != self._units[cell.unit]:
+                    yield f"{cell}: the {self._words.unit} is not the frozen one"
+                if event.agent != self._agents.get(cell.agent):
+                    yield (
+                        f"{cell}: the identity of {self._words.agent} {cell.agent} is not the "
+                        "frozen one"
+                    )
                 if self._frozen is not None and event.simulated != self._frozen.simulated:
                     yield f"{cell}: simulated is {event.simulated}, frozen was the opposite"
 
@@ -93,29 +116,40 @@ class IdentityAudit:
         for file, content in zip(event.documents, event.document_contents, strict=False):
             if file.digest != content.digest:
                 yield f"the content of document {file.name} has another digest"
-        self._treatments = {treatment.id: treatment.source for treatment in event.treatments}
-        self._read_models(event)
-        if self._frozen_tasks is None or self._frozen_tasks.tasks.digest != event.tasks:
-            yield "the study binds other tasks than were frozen"
+        self._read_identities(event)
+        named = _content(self._split)
+        if named is None or named.digest != event.tasks:
+            yield f"the study binds other {self._words.unit}s than were frozen"
             return
-        content_of_tasks = self._read(self._frozen_tasks.tasks)
-        self._tasks = {
-            task.id: task for task in msgspec.json.decode(content_of_tasks, type=list[Task])
-        }
-        self._task_digests = {name: _digest(task) for name, task in self._tasks.items()}
+        if isinstance(self._split, FamiliesFrozen):
+            suite = msgspec.json.decode(self._read(named), type=FrozenSuite)
+            families = {family.family_id: family for family in suite.families}
+            self._units = {u.unit: unit_digest(families[u.family_id], u) for u in suite.units}
+        else:
+            tasks = msgspec.json.decode(self._read(named), type=list[Task])
+            self._units = {task.id: _digest(task) for task in tasks}
 
-    def _read_models(self, event: StudyFrozen | AmendmentRecorded) -> None:
+    def _read_identities(self, event: StudyFrozen | AmendmentRecorded) -> None:
+        """Arms and agents as they are from here on."""
         study = parse_study(self._read(event.study))
-        self._models = {model.id: _digest(model) for model in study.models}
+        if isinstance(study, TransferStudy):
+            code = self._amendments.code()
+            self._words = TRANSFER
+            self._arms = {memory.id: memory_digest(memory, code) for memory in study.memories}
+            self._agents = {d.id: driver_digest(study, d, code) for d in study.drivers}
+            return
+        self._agents = {model.id: _digest(model) for model in study.models}
+        if isinstance(event, StudyFrozen):
+            self._arms = {treatment.id: treatment.source for treatment in event.treatments}
 
-    def _compare_treatment(self, seq: int, event: CellStarted) -> None:
+    def _compare_arm(self, seq: int, event: CellStarted) -> None:
         arm = event.cell.arm
-        if event.arm == self._treatments.get(arm):
+        if event.arm == self._arms.get(arm):
             return
         if self._code_amended is None:
             self._findings.violation(seq, f"{event.cell}: the code of {arm} is not the frozen one")
             return
-        self._treatments[arm] = event.arm
+        self._arms[arm] = event.arm
         self._findings.note(
             seq, f"{arm} has other code from here on (amendment at record {self._code_amended})"
         )
@@ -128,8 +162,18 @@ class IdentityAudit:
             applicable=self._frozen is not None,
             cell_attempts=self._cells,
             runs=self._runs,
-            tasks=len(self._tasks),
+            **{f"{self._words.unit}s": len(self._units)},
         )
+
+
+def _content(split: TasksFrozen | FamiliesFrozen | None) -> ArtifactRef | None:
+    """What a split names: tasks, or the suite."""
+    match split:
+        case TasksFrozen():
+            return split.tasks
+        case FamiliesFrozen():
+            return split.suite
+    return None
 
 
 def _digest(value: Any) -> str:

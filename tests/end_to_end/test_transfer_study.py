@@ -119,7 +119,9 @@ def test_a_suite_that_leaks_its_answer_is_not_frozen(tmp_path: Path) -> None:
     study = begin(tmp_path)
     family = study.path / "families" / "F106.yaml"
     text = family.read_text()
-    family.write_text(text.replace("Is Project Alder complete?", "Remember CT-106, is it complete?"))
+    leaking = text.replace("Is Project Alder complete?", "Remember CT-106, is it complete?")
+    assert leaking != text
+    family.write_text(leaking)
     refused = study.ledger_command("freeze")
     assert refused.status == 1
     assert "not ready to be frozen" in refused.err and "CT-106" in refused.err

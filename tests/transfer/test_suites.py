@@ -12,10 +12,10 @@ from actors.suites import (
     plan_suite,
     read_families,
     trials_of,
-    unit_digest,
 )
 from ledger.errors import Refused
 from ledger.study_directory import StudyDirectory
+from projections.system_identity import unit_digest
 from schemas.study_file import StudyError, parse_study
 from schemas.transfer_study import Driver, Memory, System, TransferStudy
 
