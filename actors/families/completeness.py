@@ -43,6 +43,8 @@ ALWAYS_NEEDED: tuple[CaseKind, ...] = (
     "baseline",
 )
 NEGATIVES: tuple[CaseKind, ...] = ("scope_negative", "principal_negative", "task_negative")
+ABSENT_KINDS: tuple[CaseKind, ...] = ("baseline", "persistence_negative")
+"""Kinds whose retention means that the record is not in the store."""
 KIND_OF: Mapping[Exercise, CaseKind] = {
     "principal": "principal_negative",
     "task": "task_negative",
@@ -194,7 +196,7 @@ def _check_stages(case: Case) -> Findings:
             message=f"a `{case.kind}` case requires exactly {stages}; it says "
             f"{', '.join(case.required) or 'none'}",
         )
-    absent = case.kind in ("baseline", "persistence_negative")
+    absent = case.kind in ABSENT_KINDS
     if case.absent != absent:
         yield Problem(
             rule="stages",

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from actors.families.completeness import ABSENT_KINDS, NEGATIVES, REQUIRED_STAGES
 from actors.families.expectation_notation import (
     ArgumentText,
     CallText,
@@ -38,6 +39,7 @@ from schemas.base import Value
 from schemas.correction import Correction, EffectiveLifecycle, Name, Session, Timestamp, Words
 from schemas.identifiers import Identifier
 from schemas.transfer import (
+    NEEDS_RESOLUTION,
     STAGES,
     Acknowledgement,
     ArgumentTest,
@@ -108,7 +110,8 @@ class HalfFormalOutcome(Value):
 
 class HalfFormalExpected(Value):
     abstain: bool | Literal["either"]
-    decision_accept: tuple[Name, ...] = ()
+    decision_accept: tuple[Name, ...] | None = None
+    """Left out: what the eligible record expects, and in a conflict to abstain."""
     action: Words | None = None
     outcome: HalfFormalOutcome | None = None
 
@@ -119,11 +122,15 @@ class HalfFormalCase(Value):
     store: tuple[Identifier, ...]
     eligible: tuple[Identifier, ...]
     session: Session
-    prompt: Words
+    prompt: Words | None = None
+    """Left out: the positive's."""
     expected: HalfFormalExpected
     prohibited: tuple[Words, ...] = ()
-    stages: dict[Stage, Literal["required", "not_required"]]
-    polarity: dict[Literal["retention", "relevance"], Literal["absent", "present", "excluded"]] = {}
+    stages: dict[Stage, Literal["required", "not_required"]] | None = None
+    """Left out, as `polarity`: those of its kind."""
+    polarity: (
+        dict[Literal["retention", "relevance"], Literal["absent", "present", "excluded"]] | None
+    ) = None
     write_session: WriteSession | None = None
     acknowledgements: dict[str, Acknowledgement] = {}
     effective_lifecycle: dict[str, EffectiveLifecycle] = {}
@@ -176,7 +183,7 @@ def convert(document: Document) -> tuple[Family, tuple[str, ...]]:
 
     Raises :class:`~actors.families.yaml_file.BadFile`.
     """
-    source = document.convert(HalfFormalFamily)
+    source = _with_prompts(document, document.convert(HalfFormalFamily))
     cases = [_read_case(document, index, case) for index, case in enumerate(source.cases)]
     state = source.fixture.state
     for key in _keys(state):
@@ -229,6 +236,21 @@ def convert(document: Document) -> tuple[Family, tuple[str, ...]]:
         waivers=source.waivers,
     )
     return family, tuple(said)
+
+
+def _with_prompts(document: Document, source: HalfFormalFamily) -> HalfFormalFamily:
+    """The family with the positive's prompt in every case that has none."""
+    positive = next((case for case in source.cases if case.kind == "positive"), None)
+    cases: list[HalfFormalCase] = []
+    for index, case in enumerate(source.cases):
+        if case.prompt is None:
+            if positive is None or positive.prompt is None:
+                raise document.refuse(
+                    f"cases[{index}].prompt", "is missing, and there is no positive to take it from"
+                )
+            case = msgspec.structs.replace(case, prompt=positive.prompt)
+        cases.append(case)
+    return msgspec.structs.replace(source, cases=tuple(cases))
 
 
 def _keys(value: Any) -> Iterator[str]:
@@ -515,7 +537,7 @@ class Places:
         keys: list[str] = list(entries) if isinstance(entries, Mapping) else []
         if read.case.session.project in keys:
             return read.case.session.project
-        words = set(re.findall(r"[\w.-]*\w", read.case.prompt.casefold()))
+        words = set(re.findall(r"[\w.-]*\w", (read.case.prompt or "").casefold()))
         named: list[str] = [key for key in keys if key.casefold() in words]
         if len(named) == 1:
             return named[0]
@@ -569,22 +591,41 @@ def _case(
         store=case.store,
         eligible=case.eligible,
         session=case.session,
-        prompt=case.prompt,
+        prompt=case.prompt or "",
         expected=Expected(
             abstain=case.expected.abstain,
-            decision_accept=case.expected.decision_accept,
+            decision_accept=_accepted(source, case),
             action=action,
             outcome=outcome,
         ),
         prohibited=prohibited,
-        required=tuple(stage for stage in STAGES if case.stages.get(stage) == "required"),
-        absent=case.polarity.get("retention") == "absent",
-        excluded=case.polarity.get("relevance") == "excluded",
+        required=_required(case),
+        absent=case.kind in ABSENT_KINDS
+        if case.polarity is None
+        else case.polarity.get("retention") == "absent",
+        excluded=case.kind in NEGATIVES
+        if case.polarity is None
+        else case.polarity.get("relevance") == "excluded",
         write_session=case.write_session,
         acknowledgements=acknowledgements,
         effective_lifecycle=case.effective_lifecycle,
         note=case.note,
     ), said
+
+
+def _accepted(source: HalfFormalFamily, case: HalfFormalCase) -> tuple[str, ...]:
+    if case.expected.decision_accept is not None:
+        return case.expected.decision_accept
+    if case.kind == "conflict":
+        return (NEEDS_RESOLUTION,)
+    decisions = {record.correction_id: record.expected_decision for record in source.records}
+    return tuple(sorted({decisions[name] for name in case.eligible if name in decisions}))
+
+
+def _required(case: HalfFormalCase) -> tuple[Stage, ...]:
+    if case.stages is None:
+        return tuple(stage for stage in STAGES if stage in REQUIRED_STAGES[case.kind])
+    return tuple(stage for stage in STAGES if case.stages.get(stage) == "required")
 
 
 def _pattern(call: CallText, read: ReadCase, places: Places) -> CallPattern:
@@ -830,7 +871,7 @@ def _slots(source: HalfFormalFamily) -> dict[str, tuple[str, ...]]:
     for case in source.cases:
         if case.kind not in ("scope_negative", "principal_negative"):
             continue
-        ours, theirs = words_in(positive.prompt), words_in(case.prompt)
+        ours, theirs = words_in(positive.prompt or ""), words_in(case.prompt or "")
         if len(ours) != len(theirs):
             continue
         for one, other in zip(ours, theirs, strict=True):

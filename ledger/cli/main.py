@@ -42,6 +42,7 @@ COMMANDS = {
     "analyze": "Compute the declared analyses from the graded cells",
     "report": "Write the HTML and the Markdown report",
     "corrections": "Add corrections, and move them through their life",
+    "transfer": "Write and review the families of a transfer study",
     "power": "Exact power of McNemar's test",
     "doctor": "Say what this host has and what to install for what",
     "docs": "Write or check the generated documents",

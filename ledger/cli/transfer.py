@@ -1,0 +1,243 @@
+"""``ledger transfer``: families of the correction-transfer protocol, before a suite is frozen."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from ledger.cli.options import json_option, print_json, printable, reading, study_option
+from ledger.errors import Refused, Usage
+from ledger.study_directory import StudyDirectory
+from schemas.transfer import Exercise
+
+if TYPE_CHECKING:
+    from actors.families.load import LoadedFamily
+    from actors.families.problems import Problem
+    from projections.corrections import Corrections
+    from schemas.correction import Correction
+
+
+@click.group("transfer")
+def command() -> None:
+    """Write and review the families of a transfer study; everything else is as in every study.
+
+    `new` makes a family to fill in from a correction, `validate` reviews families. A study of kind
+    "transfer" names its families in study.toml; `ledger plan`, `freeze`, `run`, `report` do the
+    rest. How to write a family: docs/corrections-and-families.md.
+    """
+
+
+@command.command("validate")
+@study_option
+@json_option
+@click.option(
+    "--own-form",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write each family in the product's own form into this folder.",
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Path, ...]) -> None:
+    """Review families: completeness, record rules, leakage lint, and every case played once.
+
+    Without FILES those that study.toml names. Prints what the conversion inferred, the topic terms,
+    and what is waived and why. Ends with status 1 where a problem is not waived.
+    """
+    from actors.families.review import review_suite, unwaived
+
+    loaded, unread = _load(study, files)
+    corrections = _corrections(study)
+    found = review_suite([item.family for item in loaded.values()], corrections)
+    if own_form is not None:
+        _write_own_form(own_form, loaded)
+    of_suite = found.pop("")
+    if as_json:
+        print_json(
+            {
+                "families": [
+                    _as_json(name, item, found[item.family.family_id])
+                    for name, item in loaded.items()
+                ],
+                "suite": [_problem(problem) for problem in of_suite],
+                "unreadable": unread,
+            }
+        )
+    else:
+        for name, item in loaded.items():
+            _print_family(name, item, found[item.family.family_id])
+        for problem in of_suite:
+            print(f"suite: {printable(problem)}")
+    wrong = sum(len(unwaived(problems)) for problems in found.values()) + len(unwaived(of_suite))
+    if unread:
+        raise Refused("\n".join(unread))
+    if wrong:
+        raise Refused(
+            f"{wrong} problem{'s' if wrong > 1 else ''}: change the family, or waive a rule with "
+            "its reason (`waivers`)"
+        )
+
+
+@command.command("new")
+@study_option
+@json_option
+@click.option("--out", type=click.Path(path_type=Path), help="File to write; F-ID.yaml by default.")
+@click.option(
+    "--exercise",
+    "exercises",
+    multiple=True,
+    type=click.Choice(get_args(Exercise)),
+    help="Also scaffold what tests this; may be given several times.",
+)
+@click.argument("correction")
+def new(
+    study: Path, as_json: bool, out: Path | None, exercises: tuple[Any, ...], correction: str
+) -> None:
+    """Make a family to fill in from a CORRECTION, an id in the ledger or a file of one record.
+
+    Writes every case kind that the record needs. What only you know stands as `FILL: …`; the list
+    of these places is printed, and `ledger transfer validate FILE` reviews the filled family.
+    """
+    from actors.families.load import unfilled
+    from actors.families.scaffold import CannotScaffold, scaffold
+    from actors.families.yaml_file import read_yaml
+
+    record = _record(study, correction)
+    try:
+        text = scaffold(record, exercises)
+    except CannotScaffold as error:
+        raise Refused(str(error)) from None
+    target = out or Path(f"F-{record.correction_id}.yaml")
+    try:
+        with open(target, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise Refused(f"{target} is there already; name another file (--out)") from None
+    except FileNotFoundError:
+        raise Usage(f"there is no folder {target.parent}") from None
+    places = unfilled(read_yaml(text.encode(), str(target)))
+    if as_json:
+        print_json(
+            {
+                "file": str(target),
+                "fill": [{"line": line, "key": key, "with": what} for line, key, what in places],
+            }
+        )
+        return
+    print(f"wrote {target}; fill in {len(places)} places:")
+    for line, key, what in places:
+        print(f"  line {line:>4}  {printable(key)}: {printable(what)}")
+    print(f"next: `ledger transfer validate {target}`")
+
+
+def _load(study: Path, files: Sequence[Path]) -> tuple[dict[str, "LoadedFamily"], list[str]]:
+    """Families by file name, and what could not be read."""
+    from actors.families.load import FamilyError, load
+    from schemas.transfer_study import TransferStudy
+
+    contents: dict[str, bytes] = {}
+    if files:
+        for path in files:
+            try:
+                contents[str(path)] = path.read_bytes()
+            except FileNotFoundError:
+                raise Usage(f"there is no file {path}") from None
+            except IsADirectoryError:
+                raise Usage(f"{path} is a folder; name its files") from None
+    else:
+        directory = StudyDirectory(study)
+        _, declared = directory.read_study()
+        if not isinstance(declared, TransferStudy):
+            raise Usage(
+                f'{directory.toml} is of kind "{declared.kind}" and names no families: name the '
+                "files to validate"
+            )
+        contents = {name: directory.document(name) for name in declared.suite.families}
+    loaded: dict[str, LoadedFamily] = {}
+    unread: list[str] = []
+    for name, content in contents.items():
+        try:
+            loaded[name] = load(content, name)
+        except FamilyError as error:
+            unread.append(str(error))
+    ids = [item.family.family_id for item in loaded.values()]
+    unread += [
+        f"{name} stands in two files" for name in sorted({i for i in ids if ids.count(i) > 1})
+    ]
+    return loaded, unread
+
+
+def _corrections(study: Path) -> "Corrections":
+    """What the study's ledger knows; nothing where there is no ledger."""
+    from projections.corrections import Corrections, corrections_at
+
+    if not StudyDirectory(study).ledger.exists():
+        return Corrections()
+    with reading(study) as context:
+        return corrections_at(context.log_facts())
+
+
+def _record(study: Path, correction: str) -> "Correction":
+    from actors.corrections import read_records
+    from actors.families.yaml_file import BadFile
+
+    path = Path(correction)
+    if path.is_file():
+        try:
+            records = read_records(path.read_bytes(), str(path))
+        except BadFile as error:
+            raise Refused(str(error)) from None
+        if len(records) != 1:
+            raise Refused(f"{path} holds {len(records)} records; a family is made from one")
+        return records[0]
+    known = _corrections(study).standings
+    if correction not in known:
+        there = f"in the ledger are {', '.join(sorted(known))}" if known else "the ledger has none"
+        raise Usage(f"{correction!r} is no file and no correction: {there}")
+    return known[correction].record
+
+
+def _write_own_form(folder: Path, loaded: dict[str, "LoadedFamily"]) -> None:
+    from actors.families.own_form import to_yaml
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for item in loaded.values():
+        path = folder / f"{item.family.family_id}.yaml"
+        path.write_text(to_yaml(item.family), encoding="utf-8")
+
+
+def _problem(problem: "Problem") -> dict[str, Any]:
+    return {
+        "rule": problem.rule,
+        "place": problem.place,
+        "message": problem.message,
+        "waived": problem.waived,
+    }
+
+
+def _as_json(name: str, item: "LoadedFamily", problems: Sequence["Problem"]) -> dict[str, Any]:
+    return {
+        "file": name,
+        "family_id": item.family.family_id,
+        "title": item.family.title,
+        "cases": [{"case_id": c.case_id, "kind": c.kind} for c in item.family.cases],
+        "topic_terms": list(item.family.topic_terms),
+        "inferred": list(item.inferred),
+        "problems": [_problem(problem) for problem in problems],
+    }
+
+
+def _print_family(name: str, item: "LoadedFamily", problems: Sequence["Problem"]) -> None:
+    family = item.family
+    unwaived = [problem for problem in problems if not problem.waived]
+    verdict = f"{len(unwaived)} problems" if unwaived else "ready to freeze"
+    print(
+        f"{printable(family.family_id)}  {printable(family.title)} ({printable(name)}): {verdict}"
+    )
+    kinds = [case.kind for case in family.cases]
+    print(f"  cases        {len(kinds)}: {', '.join(dict.fromkeys(kinds))}")
+    print(f"  topic terms  {printable(', '.join(family.topic_terms))}")
+    for sentence in item.inferred:
+        print(f"  inferred     {printable(sentence)}")
+    for problem in problems:
+        label = "waived" if problem.waived else "problem"
+        print(f"  {label:<13}{printable(problem)}")
