@@ -36,7 +36,7 @@ from harnesses import registry
 from ledger.errors import Refused
 from ledger.log import NewEvent
 from ledger.study_directory import StudyDirectory
-from projections.amendments import Amendments
+from projections.amendments import Amendments, not_amendable
 from projections.fold import fold
 from projections.progress import Progress
 from projections.system_identity import scorer_digest
@@ -73,8 +73,6 @@ from schemas.identifiers import (
     parse_cell_id,
     repository_stream,
 )
-from schemas.plan import undeclared
-from schemas.selection import NOT_RECORDED
 from schemas.study import Study
 from schemas.study_file import AnyStudy
 from schemas.task import Task
@@ -282,9 +280,12 @@ def amend_study(work: Work) -> Done:
         raise Refused("the study is not frozen yet: change it freely, then `ledger freeze`")
     content, study = work.context.directory.read_study()
     progress = fold(Progress(work.artifacts.get), work.context.log_facts())
-    _refuse_another_study(study, progress)
-    if isinstance(study, Study):
-        _refuse_another_selection(work, study)
+    mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
+    if problems := not_amendable(study, progress, mined):
+        raise Refused(
+            f"no amendment changes this: {'; '.join(problems)}. Put it back; another study has a "
+            "folder of its own (`ledger init`)"
+        )
     changed, removed = frozen_differences(work.context.directory, study, content, amendments)
     if not changed and not removed:
         raise Refused("nothing that is frozen has changed: there is nothing to record")
@@ -302,46 +303,6 @@ def amend_study(work: Work) -> Done:
         plan=work.artifacts.put(msgspec.json.encode(plan), JSON) if plan else None,
     )
     return Done([NewEvent(STUDY_STREAM, event)])
-
-
-def _refuse_another_study(study: AnyStudy, progress: Progress) -> None:
-    """What no amendment can change: whether models or a stand-in answer, and what the planned cells
-    are made of."""
-    if progress.study is not None and study.kind != progress.study.kind:
-        raise Refused(
-            f'study.toml: `kind`: the study was frozen as a "{progress.study.kind}" study: put it '
-            "back, or `ledger init` a study of its own"
-        )
-    if study.simulated != progress.simulated:
-        is_now = "a rehearsal" if progress.simulated else "a study of real models"
-        raise Refused(
-            f"study.toml: `simulated` (with `server.kind`): this was frozen as {is_now}, and no "
-            "amendment makes it anything else: put it back, or `ledger init` a study of its own"
-        )
-    planned = [cell.planned for cell in progress.cells.values()]
-    missing = undeclared(study, planned, progress.tasks.values())
-    if missing:
-        raise Refused(
-            f"planned cells need what study.toml does not declare any more ({'; '.join(missing)}): "
-            "put it back. What ran stays in the report; a contrast that is not wanted may be taken "
-            "out, and the amendment says so"
-        )
-
-
-def _refuse_another_selection(work: Work, study: Study) -> None:
-    """Frozen tasks stay what they are, and ``study.toml`` goes on saying how they were selected.
-    What an earlier version did not record is not held against anybody."""
-    mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
-    changed = [
-        setting
-        for setting in mined.changed_since_frozen(study, None)
-        if setting.then != NOT_RECORDED
-    ]
-    if changed:
-        raise Refused(
-            f"the tasks are frozen, and no amendment selects them otherwise ({listed(changed)}): "
-            "put it back; other tasks are another study (`ledger init`)"
-        )
 
 
 def inspect_outcomes(work: Work) -> Done:

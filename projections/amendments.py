@@ -10,9 +10,15 @@ from typing import Any, ClassVar, Literal
 
 from ledger.log import Fact
 from projections.fold import Row, Table
+from projections.progress import Progress
+from projections.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.cell import CellStarted
 from schemas.events.study import AmendmentRecorded, FrozenFile, OutcomesInspected, StudyFrozen
+from schemas.plan import undeclared
+from schemas.selection import NOT_RECORDED
+from schemas.study import Study
+from schemas.study_file import AnyStudy
 
 Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
 
@@ -110,6 +116,34 @@ class Amendments:
 
     def tables(self) -> Mapping[str, Sequence[Row]]:
         return {"amendments": self.recorded, "inspections": self._inspection_rows}
+
+
+def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> list[str]:
+    """What ``study`` declares otherwise and no amendment can change: its kind, who answers, what
+    planned cells are made of, and how frozen tasks were selected.
+
+    ``progress``, ``mined``: folded up to the amendment. What an earlier version did not record of
+    the selection is not held against anybody.
+    """
+    before = progress.study
+    if before is None:
+        return []
+    if study.kind != before.kind:
+        return [f"`kind` was {before.kind} and is {study.kind}"]
+    problems = []
+    if study.simulated != progress.simulated:
+        was, is_now = str(progress.simulated).lower(), str(study.simulated).lower()
+        problems.append(f"`simulated` (with `server.kind`) was {was} and is {is_now}")
+    planned = [cell.planned for cell in progress.cells.values()]
+    missing = undeclared(study, planned, progress.tasks.values())
+    problems += [f"planned cells need {name}, which is not declared" for name in missing]
+    if isinstance(study, Study):
+        problems += [
+            f"the tasks are frozen, and {setting}"
+            for setting in mined.changed_since_frozen(study, None)
+            if setting.then != NOT_RECORDED
+        ]
+    return problems
 
 
 def render_markdown(amendments: Amendments) -> str:

@@ -1,32 +1,47 @@
-"""Does every amendment stand in the class that the order of records gives it?"""
+"""Does every amendment stand in the class that the order of records gives it, and may it be one?"""
 
 from typing import ClassVar
 
 from ledger.log import Fact
-from projections.amendments import Amendments
+from projections.amendments import Amendments, not_amendable
 from projections.audits.finding import Findings, Verdict
+from projections.fold import ReadArtifact
+from projections.progress import Progress
+from projections.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.study import AmendmentRecorded
+from schemas.study_file import parse_study
 
 
 class AmendmentAudit:
-    """Decides the class of every amendment again, from the records before it."""
+    """Decides the class of every amendment again, from the records before it, and whether what it
+    changes can be amended."""
 
     NAME: ClassVar[str] = "amendments"
     QUESTION: ClassVar[str] = (
-        "Is every amendment classed by what came before it, and does it say what it changed?"
+        "Is every amendment classed by what came before it, does it say what it changed, and can "
+        "that be amended?"
     )
-    FOLDS: ClassVar[tuple[type[Event], ...]] = Amendments.FOLDS
+    FOLDS: ClassVar[tuple[type[Event], ...]] = tuple(
+        dict.fromkeys((*Amendments.FOLDS, *Progress.FOLDS, *MinedTasks.FOLDS))
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, read: ReadArtifact) -> None:
+        self._read = read
         self._findings = Findings(self.NAME)
         self._before = Amendments()
+        self._progress, self._mined = Progress(read), MinedTasks(read)
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
         if isinstance(event, AmendmentRecorded):
             self._judge(fact.seq, event)
-        self._before.apply(fact)
+            study = parse_study(self._read(event.study))
+            for problem in not_amendable(study, self._progress, self._mined):
+                self._findings.violation(fact.seq, f"no amendment can change this: {problem}")
+        for state in (self._before, self._progress, self._mined):
+            if isinstance(event, state.FOLDS):
+                state.apply(fact)
 
     def _judge(self, seq: int, event: AmendmentRecorded) -> None:
         found = self._before.finding()

@@ -32,7 +32,7 @@ AUDITS: Mapping[type[Audit], Callable[[ReadArtifact], Audit]] = {
     BudgetAudit: BudgetAudit,
     RetryAudit: RetryAudit,
     TransferAudit: TransferAudit,
-    AmendmentAudit: lambda read: AmendmentAudit(),
+    AmendmentAudit: AmendmentAudit,
     InspectionAudit: InspectionAudit,
     CommandAudit: lambda read: CommandAudit(),
 }

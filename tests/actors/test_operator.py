@@ -65,7 +65,7 @@ GONE = {
 
 
 def test_no_amendment_makes_a_real_study_of_a_rehearsal(study: SmallStudy) -> None:
-    with pytest.raises(Refused, match="`simulated`.* frozen as a rehearsal"):
+    with pytest.raises(Refused, match="`simulated`.* was true and is false"):
         amend(study, REAL)
     assert amendments(study) == 0
 
@@ -73,7 +73,7 @@ def test_no_amendment_makes_a_real_study_of_a_rehearsal(study: SmallStudy) -> No
 def test_no_amendment_makes_a_rehearsal_of_a_real_study(tmp_path: Path) -> None:
     study = SmallStudy(root=tmp_path, log=MemoryLog(), toml=REAL)
     study.write_complete()
-    with pytest.raises(Refused, match="`simulated`.* frozen as a study of real models"):
+    with pytest.raises(Refused, match="`simulated`.* was false and is true"):
         amend(study, TOML)
     assert amendments(study) == 0
 

@@ -139,7 +139,7 @@ def test_no_amendment_says_that_frozen_tasks_were_selected_otherwise(tasks_froze
     texts["repositories.tasks"] = tasks_frozen.text.replace("tasks = 1\n", "tasks = 2\n")
     for key, text in texts.items():
         tasks_frozen.toml.write_text(text)
-        tasks_frozen.refused("amend --reason x", key, "no amendment selects them otherwise")
+        tasks_frozen.refused("amend --reason x", "the tasks are frozen, and " + key)
     # Where the repository lies is another matter.
     url = 'url = "example-repository"'
     assert url in tasks_frozen.text

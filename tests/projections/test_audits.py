@@ -175,6 +175,15 @@ def mined_under(**rules: str) -> Edit:
     return edit
 
 
+def amended_to(toml: str) -> Edit:
+    return change(AmendmentRecorded, study=lambda study: study.put(toml, "application/toml"))
+
+
+REAL = "\n".join(
+    line
+    for line in STUDY_TOML.replace('"stand_in"', '"lmstudio"').splitlines()
+    if not line.startswith(("simulated", "rehearsal"))
+)
 REJECTED = {"commit": "1" * 40, "verdict": "rejected", "criterion": "no_test_file"}
 CANDIDATES = [{"commit": c * 40, "verdict": "candidate", "criterion": ""} for c in "23"]
 VOIDED = CellVoided(cell=CELLS[0], reason="drift")
@@ -331,6 +340,22 @@ VIOLATIONS: list[tuple[str, Edit, str]] = [
     ("amendments", change(AmendmentRecorded, inspections=(3,)), "lists the inspections [3]"),
     ("amendments", change(AmendmentRecorded, changed=()), "nothing about what was changed"),
     ("amendments", remove(StudyFrozen), "before anything was frozen"),
+    ("amendments", amended_to(REAL), "`simulated` (with `server.kind`) was true and is false"),
+    (
+        "amendments",
+        amended_to(STUDY_TOML.replace('id = "H018"', 'id = "H002"')),
+        "planned cells need treatments: H018, which is not declared",
+    ),
+    (
+        "amendments",
+        amended_to(STUDY_TOML.replace('id = "R001"', 'id = "R002"')),
+        "planned cells need repositories: R001, which is not declared",
+    ),
+    (
+        "amendments",
+        amended_to(STUDY_TOML.replace("tasks = 1", "tasks = 2")),
+        "the tasks are frozen, and repositories.tasks of R001 was 1 and is 2",
+    ),
     ("amendments", move(AmendmentRecorded, 0, CellStarted), "it is after_first_cell"),
     ("amendments", move(AmendmentRecorded, 0, OutcomesInspected), "it is after_inspection"),
     ("inspections", change(OutcomesInspected, graded=1), "counts 1 graded cells; there were 2"),
@@ -420,9 +445,10 @@ def test_what_cannot_be_read_is_not_answered_with_yes(tiny: TinyStudy) -> None:
     tiny.artifacts.path(plan.event.plan.digest).unlink()
     after = run_audits(tiny.log, tiny.artifacts.get, names)
     changed = [new for old, new in zip(before, after, strict=True) if old != new]
-    assert [verdict.audit for verdict in changed] == ["completeness"]
-    assert changed[0].status == "violated"
-    assert "cannot be answered" in changed[0].findings[0].text
+    assert [verdict.audit for verdict in changed] == ["completeness", "amendments"]
+    for verdict in changed:
+        assert verdict.status == "violated"
+        assert "cannot be answered" in verdict.findings[0].text
 
 
 def test_a_record_that_cannot_be_decoded_leaves_no_audit_answered(tiny: TinyStudy) -> None:
