@@ -11,7 +11,6 @@ A record may name an artifact only after ``put`` has returned: file and director
 then. A crash leaves an unnamed or an unfinished file, never a missing one.
 """
 
-import errno
 import fcntl
 import os
 import re
@@ -25,6 +24,7 @@ from pathlib import Path
 from ledger.atomic_file import TEMPORARY_PREFIX, sync_directory, write_temporary
 from ledger.clock import salt
 from ledger.errors import Integrity, Refused, Unfinished, Usage
+from ledger.regular_file import is_no_file, open_regular
 from schemas.base import ArtifactRef
 
 SALT_BYTES = 32
@@ -122,19 +122,14 @@ class Artifacts:
 
     def _read(self, directory: int, digest: str, at_most: int) -> bytes:
         try:
-            # Not blocking: a pipe of that name would wait for a writer for ever.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            descriptor = os.open(digest, flags, dir_fd=directory)
+            file = open_regular(digest, directory)
         except FileNotFoundError:
             raise _missing(digest) from None
         except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENXIO):
+            if not is_no_file(error):
                 raise
-            raise Integrity(f"artifact {digest}: a link or a socket, not a file") from None
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise Integrity(f"artifact {digest}: not a regular file")
-        with open(descriptor, "rb", buffering=0) as file:
+            raise Integrity(f"artifact {digest}: {error.strerror}") from None
+        with file:
             expand = zlib.decompressobj()
             plain = bytearray()
             try:

@@ -1,15 +1,10 @@
-# ruff: noqa: T201  (a program of its own: printing is what it is for)
 """Checks a ledger without any code of the program that wrote it: one file, standard library only.
 
-    python independent_verifier.py PATH [--key VERIFIER_STRING]
+    python independent_verifier.py STUDY|VAR|LEDGER.DB|EXPORT|RECORDS.JSONL [--key NAME+ID+BASE64]
 
-PATH is a study directory, its var/, a ledger.db, an exported folder or a file of JSON lines. Take
-the verifier string of the owner's key (NAME+ID+BASE64) from where the owner cannot change it. Exit
-status: 0 nothing contradicts, 3 something does, 5 it could not be read. What it rests on:
-A record is one line of JSON; leaf = SHA-256(0x00 ‖ record); `prev` of a record is the leaf of the
-one before; node = SHA-256(0x01 ‖ left ‖ right) (RFC 6962); a checkpoint is a signed note (C2SP); an
-artifact is the zlib stream of bytes whose SHA-256 is its name.
-"""
+Exit status: 0 nothing contradicts, 2 usage, 3 something does, 5 it could not be read. A record is a
+line of JSON; leaf = SHA-256(0, record); `prev` is the leaf before; node = SHA-256(1, left, right)
+(RFC 6962); a checkpoint is a signed note (C2SP); an artifact is a zlib stream, named by SHA-256."""
 
 import argparse
 import base64
@@ -17,199 +12,205 @@ import functools
 import hashlib
 import json
 import os
-import pathlib
 import re
 import sqlite3
 import sys
 import urllib.parse
 import zlib
-from collections.abc import Container, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
-MAX_RECORD = 1 << 20
+MAX_RECORD, MAX_NOTES, MAX_ARTIFACT, LINES_A_CODE = 1 << 20, 64 << 20, 1 << 30, 20
 COLUMNS = ("id", "type", "stream", "version", "at", "actor", "cause", "index", "run")
-NOTE = re.compile(rb"([!-~]+)\n(\d{1,20})\n([A-Za-z0-9+/=]{44})\n\n((?:\xe2\x80\x94 [^\n]+\n)+)")
-Rows = Iterator[tuple[int | None, Any, Any, tuple[Any, ...] | None]]
+BASE64 = rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+FORM = rb"([!-~]+)\n(0|[1-9]\d{0,19})\n(%b)\n\n((?:\xe2\x80\x94 [^\n ]+ %b\n)+)"
+NOTE = re.compile(FORM % (BASE64, BASE64))
+SCHEMA = "bb53c5f0e2bf0bffde6a4fc17891e9f2de4ee911a1cf34b79fdc6ec3fa47b6b5"
+FLOAT = os.urandom(16).hex()  # marks a number with a fraction, whose text is taken as it stands
+Rows = Iterator[tuple[int | None, bytes, Any, Any]]
 Point = tuple[int, int, int, int]
-findings: list[str] = []
+findings: dict[str, int] = {}
 
 
 def finding(code: str, seq: int | None, text: str) -> None:
-    findings.append(code)
-    print("FINDING", code, "-" if seq is None else f"seq {seq}", ascii(text)[1:400])
+    findings[code] = findings.get(code, 0) + 1
+    if findings[code] <= LINES_A_CODE:
+        shown = text.encode("unicode_escape", "backslashreplace").decode("ascii")[:400]
+        print("FINDING", code, "-" if seq is None else f"seq {seq}", shown)
 
 
-# --- Ed25519 (RFC 8032, section 5.1; points in extended coordinates, section 5.1.4) ---------------
+def sha256(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(parts)).digest()
 
+
+# Ed25519: RFC 8032, section 5.1; points in extended coordinates, section 5.1.4.
 P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
-D = -121665 * pow(121666, P - 2, P) % P
+D, BASE = -121665 * pow(121666, -1, P) % P, (4 * pow(5, -1, P) % P).to_bytes(32, "little")
 
 
 def add(p: Point, q: Point) -> Point:
-    a = (p[1] - p[0]) * (q[1] - q[0]) % P
-    b = (p[1] + p[0]) * (q[1] + q[0]) % P
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % P, (p[1] + p[0]) * (q[1] + q[0]) % P
     c, d = 2 * p[3] * q[3] * D % P, 2 * p[2] * q[2] % P
     e, f, g, h = b - a, d - c, d + c, b + a
     return e * f % P, g * h % P, f * g % P, e * h % P
 
 
 def times(scalar: int, point: Point) -> Point:
-    result = (0, 1, 1, 0)
-    while scalar:
-        if scalar & 1:
-            result = add(result, point)
-        point, scalar = add(point, point), scalar >> 1
-    return result
+    if not scalar:
+        return 0, 1, 1, 0
+    rest = times(scalar >> 1, add(point, point))
+    return add(rest, point) if scalar & 1 else rest
 
 
 def decode_point(data: bytes) -> Point | None:
     """Section 5.1.3; None for what is no point."""
     y = int.from_bytes(data, "little")
     sign, y = y >> 255, y & ((1 << 255) - 1)
-    if len(data) != 32 or y >= P:
-        return None
     square = (y * y - 1) * pow(D * y * y + 1, P - 2, P) % P
     x = pow(square, (P + 3) // 8, P)
-    if (x * x - square) % P:
-        x = x * pow(2, (P - 1) // 4, P) % P
-    if (x * x - square) % P or (x == 0 and sign):
+    x = x * pow(2, (P - 1) // 4, P) % P if (x * x - square) % P else x
+    if len(data) != 32 or y >= P or (x * x - square) % P or (x == 0 and sign):
         return None
     x = P - x if x & 1 != sign else x
     return x, y, 1, x * y % P
 
 
-BASE = decode_point((4 * pow(5, P - 2, P) % P).to_bytes(32, "little"))
-
-
 def signed_by(public_key: bytes, text: bytes, signature: bytes) -> bool:
     """Section 5.1.7: [S]B = R + [k]A."""
-    a, r = decode_point(public_key), decode_point(signature[:32])
+    a, r, base = map(decode_point, (public_key, signature[:32], BASE))
     s = int.from_bytes(signature[32:], "little")
-    if a is None or r is None or BASE is None or s >= L or len(signature) != 64:
+    if a is None or r is None or base is None or s >= L or len(signature) != 64:
         return False
     k = int.from_bytes(hashlib.sha512(signature[:32] + public_key + text).digest(), "little") % L
-    left, right = times(s, BASE), add(r, times(k, a))
+    left, right = times(s, base), add(r, times(k, a))
     return all((left[i] * right[2] - right[i] * left[2]) % P == 0 for i in (0, 1))
+
+
+def regular(path: str) -> BinaryIO:
+    """Open a file: no link is followed, and no pipe or device is waited for."""
+    if os.path.islink(path) or not os.path.isfile(path):
+        raise OSError(f"{path} is not a regular file")
+    return open(path, "rb")
+
+
+def read(path: str, at_most: int) -> bytes:
+    with regular(path) as file:
+        return file.read(at_most)
 
 
 def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
     """(rows, artifacts' folder, notes); a row is (seq, record, leaf, columns) or only a record."""
-    if os.path.isdir(path):
-        names = ("ledger.db", os.path.join("var", "ledger.db"), "records.jsonl")
-        path = next((p for n in names if os.path.exists(p := os.path.join(path, n))), path)
-    with open(path, "rb") as file:
-        database = path.endswith(".db") or file.read(16) == b"SQLite format 3\0"
-    folder = pathlib.Path(path).absolute().parent
-    in_folder = database or os.path.basename(path) == "records.jsonl"
-    kept = (folder / "artifacts").is_dir() or database and not (folder / "imported").exists()
-    artifacts = str(folder / "artifacts") if in_folder and kept else None
-    log = in_folder and folder / "checkpoints.log"
-    notes = log.read_bytes() if log and log.exists() else b""
-    if database:
-        at_rest = not os.path.exists(wal := path + "-wal") or not os.path.getsize(wal)
-        mode = "ro&immutable=1" if at_rest else "ro"
-        uri = f"file:{urllib.parse.quote(os.path.abspath(path))}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        try:
-            rows = connection.execute("SELECT note FROM checkpoints")
-            notes = b"".join(note + b"\n" for (note,) in rows) + notes
-        except (sqlite3.Error, TypeError) as error:
-            finding("DB_CORRUPT", None, f"checkpoints: {error}")
-        return read_rows(connection), artifacts, notes
-    return read_lines(path), artifacts, notes
+    for name in ("ledger.db", "var/ledger.db", "records.jsonl"):
+        path = inside if os.path.lexists(inside := os.path.join(path, name)) else path
+    database = read(path, 16) == b"SQLite format 3\0" or path.endswith(".db")
+    folder = os.path.dirname(os.path.abspath(path))
+    artifacts, log = os.path.join(folder, "artifacts"), os.path.join(folder, "checkpoints.log")
+    needed = database and not os.path.lexists(os.path.join(folder, "imported"))
+    kept = artifacts if needed or os.path.isdir(artifacts) else None
+    notes = read(log, MAX_NOTES) if os.path.lexists(log) else b""
+    if not database:
+        return read_lines(path), kept, notes
+    at_rest = not os.path.lexists(path + "-wal") or not read(path + "-wal", 1)
+    uri = f"file:{urllib.parse.quote(os.path.abspath(path))}?mode=ro{'&immutable=1' * at_rest}"
+    connection = sqlite3.connect(uri, uri=True)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * MAX_RECORD)
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    # First the schema (SCHEMA is its SHA-256): a view in a table's place may compute without end.
+    query = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name LIMIT 99"
+    marks = "SELECT * FROM pragma_application_id, pragma_user_version"
+    found = repr([*connection.execute(query), *connection.execute(marks)])
+    if hashlib.sha256(found.encode()).hexdigest() != SCHEMA:
+        finding("SCHEMA_DRIFT", None, "not laid out as a ledger is, so no table of it was read")
+        return iter(()), kept, notes
+    if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+        finding("DB_CORRUPT", None, "SQLite's own check of the file fails")
+    rows = connection.execute("SELECT size, note FROM checkpoints").fetchmany(MAX_NOTES >> 8)
+    for size, note in rows:
+        if (match := NOTE.fullmatch(note)) and int(match[2]) != size:
+            finding("COLUMN_MISMATCH", size - 1, "the size beside a checkpoint is another")
+    return read_rows(connection), kept, b"\n".join([*(note for _, note in rows), notes])
 
 
 def read_lines(path: str) -> Rows:
-    with open(path, "rb") as file:
+    with regular(path) as file:
         while line := file.readline(MAX_RECORD + 2):
             yield None, line.removesuffix(b"\n"), None, None
 
 
 def read_rows(connection: sqlite3.Connection) -> Rows:
+    last, names = -(1 << 63) - 1, ", ".join(f'"{name}"' for name in COLUMNS)
     try:
-        if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            finding("DB_CORRUPT", None, "SQLite's own check of the file fails")
-        names = ", ".join(f'"{name}"' for name in COLUMNS)
-        query = f"SELECT seq, record, leaf, {names} FROM records ORDER BY seq"
-        yield from ((row[0], row[1], row[2], row[3:]) for row in connection.execute(query))
+        query = f"SELECT seq, CAST(record AS BLOB), leaf, {names} FROM records ORDER BY seq"
+        for seq, record, leaf, *columns in connection.execute(query):
+            if seq <= last:  # a damaged tree can lead back without end
+                raise sqlite3.Error("rows are out of order")
+            yield (last := seq), record or b"", leaf, columns
     except sqlite3.Error as error:
         finding("DB_CORRUPT", None, f"reading stopped: {error}")
 
 
 def parse(record: bytes) -> dict[str, Any] | None:
-    """The record; None unless encoding it gives the same bytes (floats have more than one form)."""
-    floats: list[str] = []
+    """The record; None unless encoding it gives the same bytes: no key twice, no second form."""
     try:
-        value = json.loads(record, parse_float=floats.append)
-        same = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() == record
-    except (ValueError, RecursionError, TypeError):
+        value = json.loads(record, parse_float=lambda text: FLOAT + text, parse_constant=int)
+        again = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        same = re.sub(f'"{FLOAT}([^"]*)"', r"\1", again).encode() == record
+    except (ValueError, RecursionError):
         return None
     wanted = ["seq", "prev", *COLUMNS, "data"]
     if not isinstance(value, dict) or [name for name in value if name != "clock"] != wanted:
         return None
-    kinds = [type(value[name]) for name in ("seq", "version", "prev", "stream")]
+    kinds = "".join(type(value[name]).__name__[0] for name in wanted[:-1])
     depth, layer = 0, [value]
     while layer := [item for item in layer if isinstance(item, dict | list)]:
         depth += 1
         layer = [x for v in layer for x in (v.values() if isinstance(v, dict) else v)]
-    sound = kinds == [int, int, str, str] and depth <= 64 and len(record) <= MAX_RECORD
-    return value if sound and (same or floats) else None
+    sound = re.fullmatch("issssiss[sN]is", kinds) and FLOAT not in again.partition('"data":')[0]
+    return value if sound and same and depth <= 64 and len(record) <= MAX_RECORD else None
 
 
-def named(value: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Every (digest, length, erasable) that is named in a record's data."""
+def named(value: Any) -> Iterator[dict[str, Any]]:
+    """Everything in a record's data that names an artifact."""
     if isinstance(value, dict):
         if {"digest", "length", "media_type"} <= value.keys():
-            yield str(value["digest"]), value["length"], value.get("erasable") is True
+            yield value
         value = list(value.values())
     for item in value if isinstance(value, list) else ():
         yield from named(item)
 
 
-def check_artifact(folder: str, digest: str, length: Any, erasable: bool, seq: int) -> None:
+def check_artifact(folder: str, ref: dict[str, Any], seq: int) -> None:
+    digest, length = str(ref["digest"]), ref["length"]
     path = os.path.join(folder, digest[:2], digest)
-    if not re.fullmatch("[0-9a-f]{64}", digest) or not isinstance(length, int):
-        return finding("ARTIFACT_ALTERED", seq, f"{digest} is not a digest")
+    sound = re.fullmatch("[0-9a-f]{64}", digest) and type(length) is int and length <= MAX_ARTIFACT
+    if not sound or os.path.islink(os.path.dirname(path)):
+        return finding("ARTIFACT_ALTERED", seq, f"{digest} is no digest, or behind a link")
     if not os.path.lexists(path):
-        if erasable:
-            return print("NOTE", f"artifact {digest} is gone; it was recorded as erasable")
-        return finding("ARTIFACT_MISSING", seq, digest)
-    if os.path.islink(os.path.dirname(path)) or os.path.islink(path) or not os.path.isfile(path):
-        return finding("ARTIFACT_ALTERED", seq, f"{digest} is not a regular file")
+        return None if ref.get("erasable") is True else finding("ARTIFACT_MISSING", seq, digest)
     hasher, size, expand = hashlib.sha256(), 0, zlib.decompressobj()
     try:
-        with open(path, "rb") as file:
+        with regular(path) as file:
             while size <= length and not expand.eof and (packed := file.read(1 << 16)):
                 while packed and size <= length:
                     plain = expand.decompress(packed, 1 << 20)
                     packed, size = expand.unconsumed_tail, size + len(plain)
                     hasher.update(plain)
             whole = expand.eof and not expand.unused_data and not file.read(1)
-    except zlib.error:
+    except (OSError, zlib.error):
         whole = False
     if not whole or size != length or hasher.hexdigest() != digest:
         finding("ARTIFACT_ALTERED", seq, digest)
 
 
-def node_hash(left: bytes, right: bytes) -> bytes:
-    return hashlib.sha256(b"\x01" + left + right).digest()
-
-
-def check_records(
-    source: Rows, artifacts: str | None, sizes: Container[int]
-) -> tuple[int, dict[int, bytes], int]:
+def check_records(source: Rows, folder: str | None, sizes: set[int]) -> tuple[int, Any, int]:
     """(how many positions, root by wanted size, how many artifacts)"""
     expected, link, whole = 0, "0" * 64, True
     edge: list[bytes] = []  # roots of the tree's perfect subtrees, largest first
     versions: dict[str, int] = {}
     roots: dict[int, bytes] = {}
-    checked: set[tuple[str, Any]] = set()
+    checked: set[str] = set()
     for count, (seq, record, stored_leaf, columns) in enumerate(source):
-        if not isinstance(record, bytes):
-            finding("NON_CANONICAL", seq, "not bytes")
-            record = str(record).encode("utf-8", "replace")
-        leaf, value = hashlib.sha256(b"\x00" + record).digest(), parse(record)
+        leaf, value = sha256(b"\0", record), parse(record)
         if value is None:
             finding("NON_CANONICAL", expected if seq is None else seq, "not a canonical record")
         position = seq if seq is not None else value["seq"] if value else expected
@@ -221,49 +222,42 @@ def check_records(
         if seq is not None and stored_leaf != leaf:
             finding("LEAF", position, f"column differs from {leaf.hex()}")
         if value:
-            says = [value[name] for name in ("seq", *COLUMNS)]
-            if columns is not None and says != [seq, *columns]:
+            if seq is not None and [value[n] for n in ("seq", *COLUMNS)] != [seq, *columns]:
                 finding("COLUMN_MISMATCH", position, "columns differ from the record")
             version, following = value["version"], versions.get(value["stream"], 0)
             if version != following and (whole or version < following):
                 finding("STREAM_VERSION", position, f"{version}, not {following}")
             versions[value["stream"]] = version + 1
-            for digest, length, erasable in named(value["data"]) if artifacts else ():
-                if (digest, length) not in checked:
-                    checked.add((digest, length))
-                    check_artifact(artifacts or "", digest, length, erasable, position)
+            for ref in named(value["data"]) if folder else ():
+                if (name := f"{ref['digest']} {ref['length']}"[:99]) not in checked:
+                    checked.add(name)
+                    check_artifact(folder or "", ref, position)
         if position >= expected:
             expected, link = position + 1, leaf.hex()
         node, size = leaf, count
         while size & 1:
-            node, size = node_hash(edge.pop(), node), size >> 1
+            node, size = sha256(b"\1", edge.pop(), node), size >> 1
         edge.append(node)
         if whole and count + 1 in sizes:
-            root = functools.reduce(lambda right, left: node_hash(left, right), edge[::-1])
-            roots[count + 1] = root
+            roots[count + 1] = functools.reduce(lambda r, left: sha256(b"\1", left, r), edge[::-1])
     return expected, roots, len(checked)
 
 
-def check_notes(
-    notes: Iterable[re.Match[bytes]], key: str | None, count: int, roots: dict[int, bytes]
-) -> int:
+def check_notes(notes: Any, key: str | None, count: int, roots: dict[int, bytes]) -> int:
     """Compare every note with the computed roots; returns the largest size that matches."""
-    name, _, encoded = key.split("+", 2) if key else ("", "", "")
+    name, _, encoded = key.encode().split(b"+", 2) if key else (b"", b"", b"")
     public_key, proven = base64.b64decode(encoded)[1:], 0
-    key_id = hashlib.sha256(name.encode() + b"\n\x01" + public_key).digest()[:4]
+    key_id = sha256(name, b"\n\x01", public_key)[:4]
     for match in notes:
-        size, text = int(match[2]), match[0].split(b"\n\n")[0] + b"\n"
-        if key:
-            signatures = [line.rsplit(" ", 1) for line in match[4].decode().splitlines()]
-            ours = [base64.b64decode(s) for n, s in signatures if n == f"\u2014 {name}"]
-            genuine = [signed_by(public_key, text, s[4:]) for s in ours if s[:4] == key_id]
-            if not genuine or not all(genuine) or match[1].decode() != name:
-                code = "SIG_BAD" if genuine else "KEY_UNKNOWN"
-                finding(code, size - 1, f"not signed by {key}")
-                continue
-        if size > count:
+        size, text = int(match[2]), match[0].partition(b"\n\n")[0] + b"\n"
+        lines = [line.split(b" ") for line in match[4].splitlines()]
+        ours = [base64.b64decode(signature) for _, signer, signature in lines if signer == name]
+        genuine = [signed_by(public_key, text, s[4:]) for s in ours if s[:4] == key_id]
+        if key and not (genuine and all(genuine) and match[1] == name):
+            finding("SIG_BAD" if genuine else "KEY_UNKNOWN", size - 1, f"not signed by {key}")
+        elif size > count:
             finding("TRUNCATED_BELOW_CHECKPOINT", size - 1, f"{count} records, {size} were signed")
-        elif roots.get(size) != base64.b64decode(match[3]):
+        elif base64.b64encode(roots.get(size, b"")) != match[3]:
             finding("ROOT_MISMATCH", size - 1, f"the root over {size} records is another")
         else:
             proven = max(proven, size)
@@ -275,23 +269,29 @@ def main() -> int:
     parser.add_argument("path")
     parser.add_argument("--key", help="verifier string of the owner's key")
     arguments = parser.parse_args()
+    if arguments.key and not re.fullmatch(r"[!-*,-~]+\+[0-9a-f]{8}\+[\w+/]{44}", arguments.key):
+        parser.error("--key is a verifier string: NAME+8 HEX DIGITS+BASE64")
     try:
         source, artifacts, content = open_ledger(arguments.path)
-        notes = {match[0]: match for match in NOTE.finditer(content)}.values()
-        if b"".join(NOTE.split(content)[:-1:5]).strip(b"\n"):
+        *pieces, end = (piece.strip(b"\n") for piece in NOTE.split(content))
+        origin = pieces[1] + b"\n" if pieces else b"\n"  # a crash leaves the beginning of a note
+        if b"".join(pieces[::5]) or not (end.startswith(origin) or origin.startswith(end)):
             finding("SIG_BAD", None, "something between the checkpoints is none")
-        wanted = {int(match[2]) for match in notes}
-        count, roots, contents = check_records(source, artifacts, wanted)
+        notes = {match[0]: match for match in NOTE.finditer(content)}.values()
+        count, roots, contents = check_records(source, artifacts, {int(m[2]) for m in notes})
         proven = check_notes(notes, arguments.key, count, roots)
-    except (OSError, sqlite3.Error, ValueError, MemoryError) as error:
-        print("UNFINISHED", ascii(str(error)))
-        return 5
+    except (OSError, sqlite3.Error, ValueError, TypeError, MemoryError) as error:
+        if type(error) is sqlite3.DatabaseError:
+            finding("DB_CORRUPT", None, str(error))
+        print("UNFINISHED", ascii(str(error))[1:-1])
+        return 3 if findings else 5
     print(f"""\
+FINDINGS {findings or "none"}
 CHECKED {count} positions: order, links, canonical form, versions in streams, columns
 {f"CHECKED {contents} artifacts" if artifacts else "NOT CHECKED artifacts"}
 CHECKED {len(notes)} checkpoints; the largest that matches covers {proven} records
 {"" if arguments.key else "NOT "}CHECKED signatures of checkpoints (--key)
-NOT CHECKED events by their types, artifacts named inside artifacts, triggers, indices
+NOT CHECKED events by their types, artifacts named inside artifacts, an older copy put back
 NOT PROVEN anything about events after the first {proven}, or against the owner of the key""")
     return 3 if findings else 0
 

@@ -7,7 +7,6 @@ behind every fault.
 
 import os
 import re
-import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -22,6 +21,7 @@ from ledger.codec import is_canonical
 from ledger.merkle import Frontier
 from ledger.named_artifacts import artifacts_in, artifacts_in_content, fields_with_artifacts
 from ledger.record_sources import RecordSource, SqliteRecords, Stretch
+from ledger.regular_file import open_regular
 from ledger.unconstrained_types import unconstrained
 from schemas.base import ArtifactRef, Event
 from schemas.envelope import FIRST_PREV, MAX_RECORD_BYTES
@@ -31,6 +31,29 @@ MAX_SHOWN = 200
 MAX_REMEMBERED_ARTIFACTS = 1 << 16
 MAX_NAMING_ARTIFACT_BYTES = 64 << 20
 
+Code = Literal[
+    "SEQ_GAP",
+    "SEQ_DUP",
+    "LINK",
+    "LEAF",
+    "COLUMN_MISMATCH",
+    "NON_CANONICAL",
+    "STREAM_VERSION",
+    "TRUNCATED_BELOW_CHECKPOINT",
+    "ROOT_MISMATCH",
+    "FORK",
+    "SIG_BAD",
+    "KEY_UNKNOWN",
+    "ARTIFACT_MISSING",
+    "ARTIFACT_ALTERED",
+    "CLOCK_BACKWARD",
+    "TRIGGER_MISSING",
+    "SCHEMA_DRIFT",
+    "DB_CORRUPT",
+    "WAL_MISSING_SUSPECTED",
+    "UNKNOWN_TYPE",
+]
+"""Every code of a finding; its class or function says what it means."""
 WARNINGS = frozenset({"CLOCK_BACKWARD", "WAL_MISSING_SUSPECTED"})
 NOTES = frozenset({"UNKNOWN_TYPE"})
 
@@ -38,7 +61,7 @@ NOTES = frozenset({"UNKNOWN_TYPE"})
 class Finding(msgspec.Struct, frozen=True):
     """Something that is not as it must be. ``expected`` and ``got`` are printable ASCII."""
 
-    code: str
+    code: Code
     seq: int | None
     expected: str
     got: str
@@ -218,7 +241,9 @@ class Positions:
 
     def look_at(self, page: Page) -> Iterator[Finding]:
         for seq in page.seqs:
-            if seq == self.following:
+            if seq < 0:
+                yield Finding("SEQ_DUP", seq, "no position below 0", f"seq {seq}")
+            elif seq == self.following:
                 self.following += 1
             elif seq > self.following:
                 yield Finding("SEQ_GAP", self.following, f"seq {self.following}", f"seq {seq}")
@@ -296,6 +321,8 @@ class StreamVersions:
     def look_at(self, page: Page) -> Iterator[Finding]:
         following = self.following
         for seq, fields in zip(page.seqs, page.fields, strict=True):
+            if seq < 0:
+                continue
             if seq != self.seq + 1 or fields is None:
                 self.records_are_missing = True
             if seq > self.seq:
@@ -405,6 +432,8 @@ class Roots:
         self.named: set[str] = set()
 
     def look_at(self, page: Page) -> Iterator[Finding]:
+        if page.seqs and page.seqs[-1] < 0:
+            return  # found as a position; the records from 0 on have their own root
         whole = 0
         if self.broken_at is None:
             size = self.frontier.size
@@ -464,18 +493,14 @@ def check_artifact(folder: Path, ref: ArtifactRef, content: bytearray | None = N
     except OSError as error:
         return f"its folder cannot be opened: {error.strerror}"
     try:
-        # Not blocking: a pipe would wait for a writer for ever.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(ref.digest, flags, dir_fd=shard)
+        file = open_regular(ref.digest, shard)
     except FileNotFoundError:
         return MISSING
     except OSError as error:
         return f"not a file that can be opened: {error.strerror}"
     finally:
         os.close(shard)
-    with open(descriptor, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return "not a regular file"
+    with file:
         limit = min(ref.length, MAX_BYTES)
         if content is not None and limit > MAX_NAMING_ARTIFACT_BYTES:
             return f"longer than {MAX_NAMING_ARTIFACT_BYTES} bytes, too long for a list"

@@ -1,8 +1,8 @@
 """One attack for every way in which a ledger can be changed, with exactly what must be found.
 
 Every attack begins with the same sample of 31 records (``tests/verify/sample_ledger.py``) and ends
-with the findings (code and seq), the exit status, and whether the independent verifier, which
-shares no code with the ledger, must contradict as well.
+with the findings (code and seq) and the exit status. The independent verifier, which shares no code
+with the ledger, must contradict the same ledgers.
 """
 
 import base64
@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -28,6 +28,7 @@ from ledger.chain import leaf_hash
 from ledger.checkpoint import Checkpoint, Checkpointer, sign_checkpoint
 from ledger.errors import Integrity
 from ledger.export import export
+from ledger.record_checks import Code
 from ledger.signing_keys import SigningKey
 from ledger.sqlite_log import SqliteLog
 from ledger.verify import FINAL_CHECKS, RECORD_CHECKS, Options, Report, exit_status, verify
@@ -39,8 +40,6 @@ INDEPENDENT = Path(independent_verifier.__file__)
 class Attack(NamedTuple):
     do: Callable[[SampleLedger], None]
     findings: list[tuple[str, int | None]]
-    independent: bool = True
-    """Must the independent verifier contradict too?"""
     status: int = 3
     options: Callable[[SampleLedger], Options] = lambda sample: Options()
 
@@ -205,6 +204,20 @@ def deep_record(sample: SampleLedger) -> None:
     sample.sign_again()
 
 
+def edit_data(data: bytes, raw: bool = False) -> Callable[[SampleLedger], None]:
+    """Seq 13 holds this data, signed by the owner. ``raw``: no program of ours would encode it."""
+
+    def attack(sample: SampleLedger) -> None:
+        if not raw:
+            sample.rewrite({13: data})
+            sample.sign_again()
+            return
+        record = sample.records()[13]
+        raw_record(record[: record.index(b'"data":') + 7] + data + b"}")(sample)
+
+    return attack
+
+
 def raw_record(content: bytes) -> Callable[[SampleLedger], None]:
     """Seq 13 holds bytes that are no record; leaf and all later links are computed from them."""
 
@@ -295,6 +308,102 @@ def view_instead_of_table(sample: SampleLedger) -> None:
         connection.execute("CREATE VIEW records AS SELECT * FROM hidden")
 
 
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c)"
+
+
+def endless_records(sample: SampleLedger) -> None:
+    """A view with a first row and never a last one."""
+    with sample.connected() as connection:
+        for name in ("records_insert", "records_update", "records_delete"):
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("ALTER TABLE records RENAME TO hidden")
+        connection.execute(
+            f"CREATE VIEW records AS {ENDLESS} SELECT x AS seq, leaf, id, type, stream, version, "
+            'at, actor, cause, "index", run, record FROM c JOIN hidden ON hidden.seq = 0'
+        )
+
+
+def endless_checkpoints(sample: SampleLedger) -> None:
+    with sample.connected() as connection:
+        connection.execute("DROP TABLE checkpoints")
+        connection.execute(
+            f"CREATE VIEW checkpoints (size, note) AS {ENDLESS} SELECT x, x'00' FROM c"
+        )
+
+
+def generated_column(sample: SampleLedger) -> None:
+    """A column that takes long to compute for every row that is read."""
+    rebuild_table(sample)
+    with sample.connected() as connection:
+        connection.execute("ALTER TABLE records RENAME TO hidden")
+        connection.execute(
+            "CREATE TABLE records (seq INTEGER PRIMARY KEY, leaf BLOB AS (instr(hex(zeroblob("
+            "900000)), hex(zeroblob(800000)) || '1')), record BLOB)"
+        )
+        connection.execute("INSERT INTO records (seq, record) SELECT seq, record FROM hidden")
+
+
+def extra_trigger(sample: SampleLedger) -> None:
+    with sample.connected() as connection:
+        connection.execute(
+            "CREATE TRIGGER more AFTER INSERT ON records BEGIN DELETE FROM checkpoints; END"
+        )
+
+
+def schema_that_is_no_text(sample: SampleLedger) -> None:
+    """Words in the schema that are not UTF-8."""
+    with sample.connected() as connection:
+        connection.execute("CREATE TABLE strange (text TEXT DEFAULT '?????')")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = CAST(replace(CAST(sql AS BLOB), '?????', "
+            "x'fffefdfcfb') AS TEXT) WHERE name = 'strange'"
+        )
+
+
+def move_record(seq: int) -> Callable[[SampleLedger], None]:
+    def attack(sample: SampleLedger) -> None:
+        with sample.tampering() as connection:
+            connection.execute("UPDATE records SET seq = ? WHERE seq = 30", (seq,))
+
+    return attack
+
+
+def hide_a_record_before_the_first(sample: SampleLedger) -> None:
+    """A row more, where nobody looks who begins at 0."""
+    with sample.tampering() as connection:
+        connection.execute(
+            "INSERT INTO records SELECT -5, leaf, 'hidden', type, 'hidden', 0, at, actor, NULL, 0, "
+            "run, record FROM records WHERE seq = 30"
+        )
+
+
+def delete_every_record(sample: SampleLedger) -> None:
+    with sample.tampering() as connection:
+        connection.execute("DELETE FROM records")
+
+
+def delete_first_record(sample: SampleLedger) -> None:
+    with sample.tampering() as connection:
+        connection.execute("DELETE FROM records WHERE seq = 0")
+
+
+def delete_delivery(sample: SampleLedger) -> None:
+    with sample.connected() as connection:
+        connection.execute("DELETE FROM delivery")
+
+
+def store_text_for_bytes(sample: SampleLedger) -> None:
+    """A record as TEXT, which reads the same to many programs."""
+    with lenient_table(sample) as connection:
+        connection.execute("UPDATE records SET record = CAST(record AS TEXT) WHERE seq = 13")
+
+
+def column_that_is_no_text(sample: SampleLedger) -> None:
+    with sample.tampering() as connection:
+        connection.execute("UPDATE records SET actor = CAST(x'fffe' AS TEXT) WHERE seq = 13")
+
+
 def page_of(sample: SampleLedger, name: str, kind: int) -> int:
     """Offset of a leaf page (kind 13: table, 10: index) of a b-tree; the last such page."""
     content = sample.database.read_bytes()
@@ -380,6 +489,12 @@ def copy_main_file_alone(sample: SampleLedger) -> None:
     with_records_in_wal(sample, keep_wal=False)
 
 
+def delete_wal(sample: SampleLedger) -> None:
+    """Only the WAL is deleted; the file beside it shows that there was one."""
+    with_records_in_wal(sample, keep_wal=False)
+    Path(f"{sample.database}-shm").write_bytes(b"")
+
+
 def flip_bit_in_wal(sample: SampleLedger) -> None:
     """SQLite takes a WAL up to the first frame whose checksum is wrong."""
     path = with_records_in_wal(sample, keep_wal=True)
@@ -425,6 +540,16 @@ def scribble_between_notes(sample: SampleLedger) -> None:
     first, *others = sample.notes()
     content = first + b"\nnot a note\n\n" + b"".join(note + b"\n" for note in others)
     sample.log_file.write_bytes(content)
+
+
+def overwrite_checkpoints(sample: SampleLedger) -> None:
+    """With what no crash leaves behind; the rows of the database know better."""
+    sample.log_file.write_bytes(b"\xff\xfe\0" * 1000)
+
+
+def row_that_is_no_note(sample: SampleLedger) -> None:
+    with sample.connected() as connection:
+        connection.execute("UPDATE checkpoints SET note = x'00' WHERE size = 11")
 
 
 def wrong_size_in_row(sample: SampleLedger) -> None:
@@ -535,6 +660,42 @@ def pipe_for_artifact(sample: SampleLedger) -> None:
     os.mkfifo(path)
 
 
+def device_for_artifact(sample: SampleLedger) -> None:
+    path = sample.artifact_of(12)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def folder_for_artifact(sample: SampleLedger) -> None:
+    path = sample.artifact_of(12)
+    path.unlink()
+    path.mkdir()
+
+
+def file_for_folder_of_artifact(sample: SampleLedger) -> None:
+    folder = sample.artifact_of(12).parent
+    shutil.rmtree(folder)
+    folder.write_bytes(b"")
+
+
+def remove_folder_of_artifact(sample: SampleLedger) -> None:
+    shutil.rmtree(sample.artifact_of(12).parent)
+
+
+def name_no_artifact(**changes: Any) -> Callable[[SampleLedger], None]:
+    """A record, signed by the owner, that names what can be no artifact."""
+
+    def edit(record: dict[str, Any]) -> dict[str, Any]:
+        result = {**record["data"]["result"], **changes}
+        return {**record, "data": {**record["data"], "result": result}}
+
+    def attack(sample: SampleLedger) -> None:
+        sample.rewrite({12: edit})
+        sample.sign_again()
+
+    return attack
+
+
 def bomb_for_artifact(sample: SampleLedger) -> None:
     """64 MiB of zeros in 64 KiB."""
     sample.artifact_of(12).write_bytes(zlib.compress(bytes(64 << 20)))
@@ -557,7 +718,7 @@ FULL_TABLE_GONE = [
 ]
 
 ATTACKS: dict[str, Attack] = {
-    "nothing": Attack(lambda sample: None, [], False, 0),
+    "nothing": Attack(lambda sample: None, [], 0),
     "record edited": Attack(edit_record, [("LEAF", 13), ("LINK", 14), ("ROOT_MISMATCH", 20)]),
     "record and leaf edited": Attack(edit_record_and_leaf, [("LINK", 14), ("ROOT_MISMATCH", 20)]),
     "leaf edited": Attack(edit_leaf, [("LEAF", 13)]),
@@ -608,27 +769,66 @@ ATTACKS: dict[str, Attack] = {
     ),
     "truncated and grown": Attack(truncate_and_grow_again, [("ROOT_MISMATCH", 30)]),
     "version skipped": Attack(wrong_version, [("STREAM_VERSION", 13)]),
-    "clock backward": Attack(clock_backward, [("CLOCK_BACKWARD", 13)], False, 0),
-    "years ahead": Attack(years_ahead, [], False, 0),
-    "unknown type": Attack(unknown_type, [("UNKNOWN_TYPE", 13)], False, 0),
-    "hostile strings": Attack(hostile_strings, [("UNKNOWN_TYPE", 13)], False, 0),
-    "wrong data": Attack(wrong_data, [("NON_CANONICAL", 13)], False),
+    "clock backward": Attack(clock_backward, [("CLOCK_BACKWARD", 13)], 0),
+    "years ahead": Attack(years_ahead, [], 0),
+    "unknown type": Attack(unknown_type, [("UNKNOWN_TYPE", 13)], 0),
+    "hostile strings": Attack(hostile_strings, [("UNKNOWN_TYPE", 13)], 0),
+    "wrong data": Attack(wrong_data, [("NON_CANONICAL", 13)]),
     "duplicate key": Attack(duplicate_key, [("NON_CANONICAL", 13)]),
     "white space": Attack(white_space, [("NON_CANONICAL", 13)]),
     "deep record": Attack(deep_record, [("NON_CANONICAL", 13)]),
+    "a key twice beside a fraction": Attack(
+        edit_data(b'{"turn":0,"turn":1,"kind":"k","detail":1.5}'), [("NON_CANONICAL", 13)]
+    ),
+    "not a number": Attack(edit_data(b'{"turn":NaN}', raw=True), [("NON_CANONICAL", 13)]),
+    "half a million deep": Attack(
+        edit_data(b"[" * 500_000 + b"]" * 500_000, raw=True), [("NON_CANONICAL", 13)]
+    ),
+    "a million deep, and too large": Attack(
+        edit_data(b"[" * 1_000_000 + b"]" * 1_000_000, raw=True), [("NON_CANONICAL", 13)]
+    ),
     "a million brackets": Attack(raw_record(b"[" * 1_000_000), [("NON_CANONICAL", 13)]),
     "invalid UTF-8": Attack(raw_record(b'{"seq":13,"prev":"\xff"}'), [("NON_CANONICAL", 13)]),
-    "trigger dropped": Attack(drop_trigger, [("TRIGGER_MISSING", None)], False),
-    "trigger blunted": Attack(blunt_trigger, [("SCHEMA_DRIFT", None)], False),
-    "table rebuilt": Attack(rebuild_table, FULL_TABLE_GONE, False),
+    "trigger dropped": Attack(drop_trigger, [("TRIGGER_MISSING", None)]),
+    "trigger blunted": Attack(blunt_trigger, [("SCHEMA_DRIFT", None)]),
+    "table rebuilt": Attack(rebuild_table, FULL_TABLE_GONE),
     "column of another kind": Attack(
         column_of_another_kind, [("DB_CORRUPT", None), ("COLUMN_MISMATCH", 13)]
     ),
-    "extra table": Attack(extra_table, [("SCHEMA_DRIFT", None)], False),
-    "another version": Attack(another_version, [("SCHEMA_DRIFT", None)], False),
-    "delivery dropped": Attack(drop_delivery, [("SCHEMA_DRIFT", None)], False),
-    "delivery edited": Attack(edit_delivery, [], False, 0),
-    "view instead of table": Attack(view_instead_of_table, FULL_TABLE_GONE, False),
+    "endless view of records": Attack(endless_records, FULL_TABLE_GONE),
+    "endless view of checkpoints": Attack(endless_checkpoints, [("SCHEMA_DRIFT", None)]),
+    "generated column": Attack(generated_column, FULL_TABLE_GONE),
+    "extra trigger": Attack(extra_trigger, [("SCHEMA_DRIFT", None)]),
+    "schema that is no text": Attack(schema_that_is_no_text, [("DB_CORRUPT", None)]),
+    "text for bytes": Attack(store_text_for_bytes, [("DB_CORRUPT", None), ("NON_CANONICAL", 13)]),
+    "column that is no text": Attack(column_that_is_no_text, [("COLUMN_MISMATCH", 13)]),
+    "record moved to the end of numbers": Attack(
+        move_record((1 << 63) - 1),
+        [("SEQ_GAP", 30), ("ROOT_MISMATCH", 30), ("COLUMN_MISMATCH", (1 << 63) - 1)],
+    ),
+    "record moved before the first": Attack(
+        move_record(-5),
+        [
+            ("SEQ_DUP", -5),
+            ("CLOCK_BACKWARD", 0),
+            ("WAL_MISSING_SUSPECTED", None),
+            ("TRUNCATED_BELOW_CHECKPOINT", 30),
+        ],
+    ),
+    "record hidden before the first": Attack(
+        hide_a_record_before_the_first, [("SEQ_DUP", -5), ("CLOCK_BACKWARD", 0)]
+    ),
+    "every record deleted": Attack(
+        delete_every_record,
+        [("WAL_MISSING_SUSPECTED", None), ("TRUNCATED_BELOW_CHECKPOINT", 30)],
+    ),
+    "first record deleted": Attack(delete_first_record, [("SEQ_GAP", 0), ("ROOT_MISMATCH", 0)]),
+    "delivery deleted": Attack(delete_delivery, [], 0),
+    "extra table": Attack(extra_table, [("SCHEMA_DRIFT", None)]),
+    "another version": Attack(another_version, [("SCHEMA_DRIFT", None)]),
+    "delivery dropped": Attack(drop_delivery, [("SCHEMA_DRIFT", None)]),
+    "delivery edited": Attack(edit_delivery, [], 0),
+    "view instead of table": Attack(view_instead_of_table, FULL_TABLE_GONE),
     "page zeroed": Attack(
         zero_page, [("DB_CORRUPT", None), ("DB_CORRUPT", 6), ("ROOT_MISMATCH", 10)]
     ),
@@ -638,36 +838,38 @@ ATTACKS: dict[str, Attack] = {
     "bit flipped in payload": Attack(
         flip_bit_in_payload, [("LEAF", 13), ("LINK", 14), ("ROOT_MISMATCH", 20)]
     ),
-    "bit flipped in index": Attack(flip_bit_in_index, [("DB_CORRUPT", None)], False),
+    "bit flipped in index": Attack(flip_bit_in_index, [("DB_CORRUPT", None)]),
     "header destroyed": Attack(destroy_header, [("DB_CORRUPT", None)]),
     "main file alone": Attack(
         copy_main_file_alone,
         [("WAL_MISSING_SUSPECTED", None), ("TRUNCATED_BELOW_CHECKPOINT", 33)],
+    ),
+    "WAL deleted": Attack(
+        delete_wal, [("WAL_MISSING_SUSPECTED", None), ("TRUNCATED_BELOW_CHECKPOINT", 33)]
     ),
     "bit flipped in WAL": Attack(flip_bit_in_wal, [("TRUNCATED_BELOW_CHECKPOINT", 33)]),
     "signed with wrong key": Attack(
         sign_with_wrong_key,
         [("KEY_UNKNOWN", 0), ("KEY_UNKNOWN", 10), ("KEY_UNKNOWN", 20), ("KEY_UNKNOWN", 30)],
     ),
-    "signed with right key": Attack(sign_with_right_key, [], False, 0),
-    "signed with right key, seen before": Attack(
-        look_then_sign_with_right_key, [("FORK", 30)], False
-    ),
-    "split view": Attack(split_view, [("FORK", 20), ("FORK", 20)], False, options=kept_note),
+    "signed with right key": Attack(sign_with_right_key, [], 0),
+    "signed with right key, seen before": Attack(look_then_sign_with_right_key, [("FORK", 30)]),
+    "split view": Attack(split_view, [("FORK", 20), ("FORK", 20)], options=kept_note),
     "signature broken": Attack(break_signature, [("SIG_BAD", 30)]),
     "scribbled between notes": Attack(scribble_between_notes, [("SIG_BAD", None)]),
-    "wrong size in row": Attack(wrong_size_in_row, [("COLUMN_MISMATCH", 10)], False),
+    "checkpoints overwritten": Attack(overwrite_checkpoints, [("SIG_BAD", None)]),
+    "row that is no note": Attack(row_that_is_no_note, [("SIG_BAD", None)]),
+    "wrong size in row": Attack(wrong_size_in_row, [("COLUMN_MISMATCH", 10)]),
     "two histories": Attack(two_histories, [("ROOT_MISMATCH", 20), ("FORK", 20)]),
     "older backup": Attack(
         restore_older_backup,
         [("WAL_MISSING_SUSPECTED", None), ("TRUNCATED_BELOW_CHECKPOINT", 35)],
-        False,
     ),
     "older database": Attack(
         restore_older_database,
         [("WAL_MISSING_SUSPECTED", None), ("TRUNCATED_BELOW_CHECKPOINT", 35)],
     ),
-    "checkpoints forgotten": Attack(forget_checkpoints, [], False, 4),
+    "checkpoints forgotten": Attack(forget_checkpoints, [], 4),
     "another ledger": Attack(
         another_ledger_in_its_place,
         [("KEY_UNKNOWN", 0), ("KEY_UNKNOWN", 10), ("KEY_UNKNOWN", 20), ("KEY_UNKNOWN", 30)],
@@ -679,10 +881,31 @@ ATTACKS: dict[str, Attack] = {
     "artifact is a link": Attack(link_artifact, [("ARTIFACT_ALTERED", 12)]),
     "artifact behind a link": Attack(link_folder_of_artifact, [("ARTIFACT_ALTERED", 12)]),
     "artifact is a pipe": Attack(pipe_for_artifact, [("ARTIFACT_ALTERED", 12)]),
+    "artifact is a link to a device": Attack(device_for_artifact, [("ARTIFACT_ALTERED", 12)]),
+    "artifact is a folder": Attack(folder_for_artifact, [("ARTIFACT_ALTERED", 12)]),
+    "artifact behind a file": Attack(file_for_folder_of_artifact, [("ARTIFACT_ALTERED", 12)]),
+    "artifact's folder removed": Attack(remove_folder_of_artifact, [("ARTIFACT_MISSING", 12)]),
+    "artifact that is no digest": Attack(
+        name_no_artifact(digest="../../../../etc/passwd"), [("ARTIFACT_ALTERED", 12)]
+    ),
+    "artifact of another length": Attack(name_no_artifact(length=839), [("ARTIFACT_ALTERED", 12)]),
+    "artifact of a petabyte": Attack(
+        name_no_artifact(length=(1 << 53) - 1), [("ARTIFACT_ALTERED", 12)]
+    ),
     "artifact is a bomb": Attack(bomb_for_artifact, [("ARTIFACT_ALTERED", 12)]),
     "artifact removed": Attack(remove_artifact, [("ARTIFACT_MISSING", 12)]),
-    "artifact erased": Attack(erase_artifact, [("ARTIFACT_MISSING", 27)], False, 0),
+    "artifact erased": Attack(erase_artifact, [("ARTIFACT_MISSING", 27)], 0),
 }
+
+
+UNSEEN = {
+    "wrong data": "NOT CHECKED events by their types",
+    "signed with right key, seen before": "an older copy put back",
+    "split view": "or against the owner of the key",
+    "older backup": "an older copy put back",
+}
+"""Where the two verifiers differ: one file without types and without memory cannot know, and says
+what it did not check."""
 
 
 def found(report: Report) -> list[tuple[str, int | None]]:
@@ -719,7 +942,9 @@ def test_attack(sample: SampleLedger, name: str, capsys: pytest.CaptureFixture[s
         assert f"{finding.expected}{finding.got}".isprintable()
     status = run_independent(sample, key, capsys)
     output = capsys.readouterr().out
-    assert status == (3 if attack.independent else 0), output
+    agreed = 3 if attack.status == 3 and name not in UNSEEN else 0
+    assert status == agreed, output
+    assert name not in UNSEEN or UNSEEN[name] in output
     assert output.isascii() and output.replace("\n", "").isprintable()
 
 
@@ -775,28 +1000,7 @@ def test_without_a_check_an_attack_is_missed(
 def test_every_code_has_an_attack() -> None:
     codes = {code for attack in ATTACKS.values() for code, _ in attack.findings}
     codes |= {code for attack in EXPORT_ATTACKS.values() for code, _ in attack.findings}
-    assert codes == {
-        "SEQ_GAP",
-        "SEQ_DUP",
-        "LINK",
-        "LEAF",
-        "COLUMN_MISMATCH",
-        "NON_CANONICAL",
-        "STREAM_VERSION",
-        "TRUNCATED_BELOW_CHECKPOINT",
-        "ROOT_MISMATCH",
-        "FORK",
-        "SIG_BAD",
-        "KEY_UNKNOWN",
-        "ARTIFACT_MISSING",
-        "ARTIFACT_ALTERED",
-        "CLOCK_BACKWARD",
-        "TRIGGER_MISSING",
-        "SCHEMA_DRIFT",
-        "DB_CORRUPT",
-        "WAL_MISSING_SUSPECTED",
-        "UNKNOWN_TYPE",
-    }
+    assert codes == set(get_args(Code))
 
 
 # --- exports -------------------------------------------------------------------------------------
@@ -807,11 +1011,10 @@ class ExportAttack(NamedTuple):
 
     do: Callable[[list[bytes]], list[bytes]]
     findings: list[tuple[str, int | None]]
-    independent: bool = True
 
 
 EXPORT_ATTACKS: dict[str, ExportAttack] = {
-    "nothing": ExportAttack(lambda lines: lines, [], False),
+    "nothing": ExportAttack(lambda lines: lines, []),
     "line repeated": ExportAttack(
         lambda lines: [*lines[:14], lines[13], *lines[14:]],
         [("SEQ_DUP", 13), ("STREAM_VERSION", 13), ("ROOT_MISMATCH", 20)],
@@ -900,4 +1103,4 @@ def test_attack_on_an_export(
     assert sorted_findings(found(report)) == sorted_findings(attack.findings)
     assert exit_status(report) == (3 if attack.findings else 0)
     sample.directory.root = folder
-    assert run_independent(sample, key, capsys) == (3 if attack.independent else 0)
+    assert run_independent(sample, key, capsys) == (3 if attack.findings else 0)

@@ -1,9 +1,11 @@
 """The verifier that shares no code: what it is made of, its signatures, what it says."""
 
 import ast
+import hashlib
 import json
 import runpy
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from sample_ledger import SampleLedger
 
 from ledger import independent_verifier
 from ledger.export import export, import_ledger
+from ledger.sqlite_log import SqliteLog
 from ledger.verify import Options, exit_status, verify
 
 FILE = Path(independent_verifier.__file__)
@@ -95,12 +98,12 @@ def test_notes_of_go(vector: dict[str, str], capsys: pytest.CaptureFixture[str])
     size = int(match[2])
     roots = {size: bytes.fromhex(VECTORS["roots"][size])}
     assert program["check_notes"]([match], vector["verifier"], 100, roots) == size
-    assert program["findings"] == []
+    assert program["findings"] == {}
     (forged,) = program["NOTE"].finditer(
         vector["note"].encode().replace(b"example/0", b"example/1")
     )
     assert program["check_notes"]([forged], vector["verifier"], 100, roots) == 0
-    assert program["findings"] == ["KEY_UNKNOWN"]
+    assert program["findings"] == {"KEY_UNKNOWN": 1}
     capsys.readouterr()
 
 
@@ -153,6 +156,93 @@ def test_it_says_what_it_did_not_check(sample: SampleLedger, tmp_path: Path) -> 
     assert done.returncode == 0
     assert "CHECKED 0 checkpoints" in done.stdout
     assert "after the first 0," in done.stdout
+
+
+def test_its_idea_of_the_schema_is_ours(tmp_path: Path) -> None:
+    """It holds only a digest: this says what to write there after a change of the schema."""
+    SqliteLog.create(tmp_path / "ledger.db").close()
+    connection = sqlite3.connect(tmp_path / "ledger.db")
+    program = runpy.run_path(str(FILE))
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+    found = [row for row in rows if row[2] is not None]
+    found += connection.execute("SELECT * FROM pragma_application_id, pragma_user_version")
+    connection.close()
+    assert program["SCHEMA"] == hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("key", ["foo", "a+b+c", "a+00000000+AAAA", "é+00000000+" + "A" * 44])
+def test_a_key_that_is_none_is_a_wrong_call(sample: SampleLedger, key: str) -> None:
+    done = run(sample.directory.root, "--key", key)
+    assert done.returncode == 2
+    assert "--key is a verifier string" in done.stderr and "Traceback" not in done.stderr
+
+
+def record_with(data: str, **changes: str) -> bytes:
+    """A record whose fields, given as JSON text, are what an attacker likes."""
+    fields = {
+        "seq": "0", "prev": f'"{"0" * 64}"', "id": '"i"', "type": '"t"', "stream": '"s"',
+        "version": "0", "at": '"a"', "actor": '"a"', "cause": "null", "index": "0", "run": '"r"',
+        **changes, "data": data,
+    }  # fmt: skip
+    return ("{" + ",".join(f'"{name}":{text}' for name, text in fields.items()) + "}").encode()
+
+
+NOT_CANONICAL = {
+    "key twice": record_with('{"a":1,"a":2}'),
+    "key twice beside a fraction": record_with('{"a":1,"a":2,"f":1.5}'),
+    "not a number": record_with('{"a":NaN}'),
+    "infinity": record_with('{"a":-Infinity}'),
+    "space beside a fraction": record_with('{"a": 1.5}'),
+    "half of a pair": record_with('{"a":"\\ud800"}'),
+    "a digit too many for Python": record_with("1" * 5000),
+    "deep": record_with("[" * 70 + "]" * 70),
+    "as deep as a record is long": record_with("[" * 500_000 + "]" * 500_000),
+    "stream of another kind": record_with("{}", stream='{"a":1}'),
+    "fraction for text": record_with("{}", at="1.5"),
+    "truth for a position": record_with("{}", seq="true"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_CANONICAL)
+def test_what_is_not_canonical(tmp_path: Path, name: str) -> None:
+    """Both verifiers say so, and neither breaks."""
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(NOT_CANONICAL[name] + b"\n")
+    done = run(path)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "FINDING NON_CANONICAL seq 0" in done.stdout
+    report = verify(path)
+    assert ("NON_CANONICAL", 0) in [(f.code, f.seq) for f in report.findings]
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        '{"digest":"%s","length":[],"media_type":"x"}' % ("a" * 64),
+        '{"digest":{"a":[]},"length":{},"media_type":"x"}',
+        '{"digest":"../../../../../../etc/passwd","length":-1,"media_type":"x"}',
+        '{"digest":"%s","length":9007199254740991,"media_type":"x"}' % ("a" * 64),
+    ],
+)
+def test_a_name_of_an_artifact_that_is_none(tmp_path: Path, ref: str) -> None:
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "records.jsonl").write_bytes(record_with(ref) + b"\n")
+    done = run(tmp_path)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "FINDING ARTIFACT_ALTERED seq 0" in done.stdout
+
+
+def test_it_says_much_in_few_lines(sample: SampleLedger, tmp_path: Path) -> None:
+    """Thousands of findings of one code are counted, not listed."""
+    export(sample.directory.root, tmp_path / "out", records_only=True)
+    note = "x/y\n%d\n" + "A" * 43 + "=\n\n\u2014 x/y AAAA\n\n"
+    text = "".join(note % number for number in range(1, 3000))
+    (tmp_path / "out" / "checkpoints.log").write_text(text, encoding="utf-8")
+    done = run(tmp_path / "out", "--key", str(sample.key))
+    assert (done.returncode, done.stderr) == (3, "")
+    assert len(done.stdout.splitlines()) < 40
+    assert "'KEY_UNKNOWN': 2999" in done.stdout
+    assert "'" not in done.stdout.partition("\n")[0]
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
