@@ -32,8 +32,7 @@ def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> 
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        what = "a pipe" if stat.S_ISFIFO(mode) else "a folder" if stat.S_ISDIR(mode) else "a device"
-        raise _instead_of_a_file(path, what)
+        raise _instead_of_a_file(path, _kind(mode))
     return open(descriptor, "rb")
 
 
@@ -47,19 +46,37 @@ def read_regular(path: str | os.PathLike[str], at_most: int) -> bytes:
 
 
 def check_database(path: Path) -> None:
-    """Raises OSError where a database or a file that SQLite opens beside it is no regular file."""
+    """Raises OSError where a database or a file that SQLite opens beside it is no regular file.
+
+    Nothing is opened: closing any descriptor of a database takes away every lock that this process
+    holds on it (POSIX), and with them other processes delete the WAL that we are writing to.
+    """
     for suffix in _BESIDE:
+        name = f"{path}{suffix}"
         try:
-            open_regular(f"{path}{suffix}").close()
+            mode = os.stat(name, follow_symlinks=False).st_mode
         except FileNotFoundError:
             if not suffix:
                 raise
+            continue
+        if not stat.S_ISREG(mode):
+            raise _instead_of_a_file(name, _kind(mode))
 
 
 def is_no_file(error: OSError) -> bool:
     """True for the error of ``open_regular`` that something else stands in a file's place: a fault
     of the ledger, where any other error may be one of the machine."""
     return error.errno == errno.EINVAL
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFLNK: "a link",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFSOCK: "a socket or a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _instead_of_a_file(path: str | os.PathLike[str], what: str) -> OSError:

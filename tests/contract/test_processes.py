@@ -105,3 +105,21 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(path: Path) -> None
         assert len(records) % BATCH == 0, "a batch was torn"
         # At most the one append of each round whose acknowledgement was not read.
         known.update(leaves)
+
+
+def test_a_process_that_ends_leaves_the_wal_to_those_who_write(path: Path) -> None:
+    """Whoever closes a database last deletes its WAL. That nobody else is there it knows by their
+    locks, which a process loses when it closes any descriptor of the database."""
+    log = SqliteLog.open(path)
+    request = CommandRequested(role="scheduler", command=ContinueStudy())
+    batch = Batch(events=[NewEvent("role/scheduler", request)], actor="operator", run="run")
+    log.append(batch)
+    wal = path.with_name(f"{path.name}-wal")
+    before = wal.stat().st_ino
+    finish(start(path, "append", 3))
+    assert wal.stat().st_ino == before
+    log.append(batch)
+    reader = SqliteLog.open_read_only(path)
+    assert len(list(reader.read())) == 1 + 3 * BATCH + 1
+    reader.close()
+    log.close()
