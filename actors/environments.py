@@ -123,8 +123,7 @@ def prepare(
         return _own_environment(root, python, run)
     found = _find_python(python)
     if found is None:
-        reason = f"no Python {python} on this host: install it, so that `python{python}` starts it"
-        return BuildFailed(reason=reason, log=b"")
+        return BuildFailed(reason=missing_python(python, own=False), log=b"")
     attempts: list[tuple[str, Mapping[str, bytes], Path]] = []
     for fallback in ("", *fallbacks):
         files = requirements
@@ -185,16 +184,39 @@ def _find_python(version: str) -> layout.Interpreter | None:
     return None
 
 
+def missing_python(python: str, *, own: bool) -> str:
+    """Why no environment of the declared Python can be made here, with what there is instead; empty
+    where one can. ``own``: for a repository that names no requirement files."""
+    ours = layout.launcher_interpreter().version
+    if own:
+        if ours.split(".")[:2] == python.split("."):
+            return ""
+        return (
+            f"the study declares Python {python} (platform.python) and this program runs in {ours},"
+            " in which a repository without requirement files is tested: declare "
+            f'"{".".join(ours.split(".")[:2])}", run this program with Python {python}, or name '
+            "the repository's requirement files (layout.requirements)"
+        )
+    if _find_python(python) is not None:
+        return ""
+    minors = [f"3.{minor}" for minor in range(OLDEST_MINOR, NEWEST_MINOR + 1)]
+    present = ", ".join(minor for minor in minors if _find_python(minor))
+    return (
+        f"no Python {python} on this host (platform.python); present: {present}. Install it, so "
+        f"that `python{python}` starts it, or declare one that is there"
+    )
+
+
+OLDEST_MINOR, NEWEST_MINOR = 6, 20
+"""Minor versions of Python 3 that are looked for where the declared one is not there."""
+
+
 # --- own ----------------------------------------------------------------------------------------
 
 
 def _own_environment(root: Path, python: str, run: "_Runner") -> Environment | BuildFailed:
     found = layout.launcher_interpreter()
-    if found.version.split(".")[:2] != python.split("."):
-        reason = (
-            f"the study declares Python {python} and the product runs in {found.version}: run it "
-            f"with Python {python}, or name requirement files in the repository's layout"
-        )
+    if reason := missing_python(python, own=True):
         return BuildFailed(reason=reason, log=b"")
     files: dict[str, Path] = {}
     packages = []

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from actors.declarations import check_declared, listed, texts_digest
-from actors.environments import BuildFailed
+from actors.environments import BuildFailed, missing_python
 from actors.git import Git, GitError
 from actors.loop import Done, Handlers, Work
 from actors.mining.criteria import audit_lines
@@ -71,6 +71,7 @@ class Miner:
         _, study = work.context.directory.read_repair_study()
         repository = _declared(study, command.repository)
         check_declared(work.context.directory, study)
+        _require_python(study, repository)
         _known_and_open(work, study)
         texts = texts_digest(work.context.directory, study)
         mined, audit = self._mine(work, study, repository)
@@ -188,6 +189,15 @@ def _declared(study: Study, repository: str) -> Repository:
         ids = ", ".join(declared.id for declared in study.repositories)
         raise Usage(f"study.toml declares no repository {repository!r}; it declares {ids}")
     return found[0]
+
+
+def _require_python(study: Study, repository: Repository) -> None:
+    """Raises Usage where tests could not be run in the declared Python: better now than after the
+    first hour of validation."""
+    if repository.language == "python":
+        own = not repository.layout.requirements
+        if missing := missing_python(study.platform.python, own=own):
+            raise Usage(missing)
 
 
 class _Text(msgspec.Struct, forbid_unknown_fields=True):

@@ -57,8 +57,8 @@ class StudyDirectory:
             content = self.toml.read_bytes()
         except FileNotFoundError:
             raise Usage(
-                f"{self.root} has no study.toml; `ledger init {self.root}` makes a new study, "
-                "or name the study's folder with --study"
+                f"{self.root} has no study.toml; `ledger init DIR` makes a new study in the folder "
+                "DIR, or name the study's folder with --study"
             ) from None
         except OSError as error:
             raise Unfinished(f"{self.toml}: {error.strerror}") from None

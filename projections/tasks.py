@@ -48,6 +48,7 @@ class MinedTasks:
                 "subject": str,
                 "verdict": str,
                 "criterion": str,
+                "reason": str,
             },
         ),
         "candidates": Table(
@@ -149,20 +150,39 @@ class MinedTasks:
             return []
         return [msgspec.json.decode(line) for line in self.read(event.audit).splitlines()]
 
+    def commits(self, repository: str) -> list[dict[str, str]]:
+        """Every walked commit with what has become of it: ``rejected`` by a static or an executed
+        criterion, with what decided it; ``candidate`` while it is not validated; ``valid``."""
+        judged = self.validated.get(repository, {})
+        rows = []
+        for row in self.audit_rows(repository):
+            verdict, criterion = row["verdict"], row["criterion"]
+            reason = row["reasons"].get(criterion, "")
+            executed = judged.get(row["commit"])
+            if executed is not None:
+                verdict = "valid" if executed.valid else "rejected"
+                criterion, reason = executed.criterion, executed.reason
+            rows.append(
+                {
+                    "repository": repository,
+                    "commit": row["commit"],
+                    "date": row["date"],
+                    "subject": row["subject"],
+                    "verdict": verdict,
+                    "criterion": criterion,
+                    "reason": reason,
+                }
+            )
+        return rows
+
     def tables(self) -> Mapping[str, Sequence[Row]]:
         selection = self.selection()
         return {
             "commits": [
-                {
-                    "repository": repository,
-                    "commit_id": row["commit"],  # `commit` is a word of SQL
-                    "date": row["date"],
-                    "subject": row["subject"],
-                    "verdict": row["verdict"],
-                    "criterion": row["criterion"],
-                }
+                # `commit` is a word of SQL
+                {"commit_id" if name == "commit" else name: value for name, value in row.items()}
                 for repository in sorted(selection.mined)
-                for row in selection.audit_rows(repository)
+                for row in selection.commits(repository)
             ],
             "candidates": [
                 {

@@ -6,6 +6,7 @@ grafts have no effect and nothing is written into it. A bare mirror, a clone and
 all work.
 """
 
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def _object_directory(path: Path) -> Path:
     if shallow == "true":
         raise MiningError(
             f"{path}: is a shallow clone, so its history ends early; "
-            f"run `git -C {path} fetch --unshallow` first"
+            f"run `git -C {shlex.quote(str(path))} fetch --unshallow` first"
         )
     if object_format != "sha1":
         raise MiningError(f"{path}: object ids are {object_format}; only sha1 is supported")

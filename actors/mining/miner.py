@@ -4,6 +4,7 @@ Deterministic, offline and blind to outcomes: a function of repository, head, ru
 texts. It runs no test; that is :mod:`actors.mining.validation`.
 """
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,17 @@ from actors.mining.history import (
     isolated_repository,
     read_commit,
 )
-from actors.mining.recipes import Classifier, MiningError, classifier, is_text
+from actors.mining.recipes import (
+    Classifier,
+    MiningError,
+    classifier,
+    is_text,
+    recipe_for,
+)
 from actors.mining.statements import Statement
-from actors.mining.trees import UnreadableObject
+from actors.mining.trees import TREE_MODE, UnreadableObject
+from actors.workspaces import folders_of
+from harnesses.retrieval.snapshot import display_path
 from schemas.overlay import Changes
 from schemas.study import Platform, Repository, TaskRules
 from schemas.task import Size
@@ -112,6 +121,7 @@ def mine(
             older_commits_in_a_row=rules.older_commits_in_a_row,
             revert_window=rules.revert_window,
         )
+        _require_layout(room, repository, walk)
         classifiers = _Classifiers(room, repository)
         if not classifiers.of(walk.visited[0].tree).package_roots:
             raise MiningError(
@@ -153,6 +163,63 @@ def mine(
                     rows.append(audit_row(commit, {"object_missing": str(error)}, Numbers()))
             progress(len(walk.visited) + len(rows), total)
     return Mined(rows=tuple(rows), candidates=tuple(candidates))
+
+
+def _require_layout(room: IsolatedRepository, repository: Repository, walk: Walk) -> None:
+    """Raises MiningError for a declared path that no walked commit has: a misspelt one would turn
+    every commit away for a reason that names something else.
+
+    A repository without any test file may name what it likes as ``test_roots``: it has no task
+    anyway, and the audit says why.
+    """
+    layout, head = repository.layout, walk.visited[0]
+    try:
+        room.trees.count_paths(head.tree)
+    except UnreadableObject:
+        return  # the audit says so
+    files = [path for path in room.trees.files(head.tree) if is_text(path)]
+    recipe = recipe_for(repository.language)
+    folders = sorted({folder for path in files for folder in folders_of(path)})
+    tests = sorted(
+        {path.rpartition("/")[0] or "." for path in files if recipe.is_test_name(path)},
+        key=lambda folder: (folder.count("/"), folder),
+    )
+    for key, paths, kind, known in (
+        ("package_roots", layout.package_roots, "folder", folders),
+        ("test_roots", layout.test_roots, "folder", folders),
+        ("requirements", layout.requirements, "file", files),
+    ):
+        for number, declared in enumerate(paths):
+            path = declared.strip("/")
+            if any(_has(room, commit.tree, path, kind) for commit in walk.visited):
+                continue
+            if key == "test_roots" and not tests:
+                continue
+            near = difflib.get_close_matches(path, known, n=3)
+            name = path.rpartition("/")[2]
+            near += [one for one in known if one.rpartition("/")[2] == name and one not in near][:3]
+            if key == "test_roots":
+                near += [folder for folder in tests if folder not in near][:3]
+            there = f"; near it: {', '.join(map(display_path, near))}" if near else ""
+            raise MiningError(
+                f"repository {repository.id}: layout.{key}[{number}]: no {kind} "
+                f"{display_path(declared)} at {head.oid[:12]}, nor at any commit that is walked"
+                f"{there}"
+            )
+
+
+def _has(room: IsolatedRepository, tree: str, path: str, kind: str) -> bool:
+    *above, last = path.split("/")
+    try:
+        for part in above:
+            entry = room.trees.entries(tree).get(part)
+            if entry is None or entry.mode != TREE_MODE:
+                return False
+            tree = entry.oid
+        found = room.trees.entries(tree).get(last)
+    except UnreadableObject:
+        return False
+    return found is not None and (found.mode == TREE_MODE) == (kind == "folder")
 
 
 class _Classifiers:

@@ -49,6 +49,10 @@ class Recipe:
     generated_header: re.Pattern[bytes]
     """Searched in the first :data:`HEADER_BYTES` bytes."""
 
+    def is_test_name(self, path: str) -> bool:
+        """What a test runner would collect, wherever it lies."""
+        return _matches(path.rpartition("/")[2], self.test_names)
+
 
 HEADER_BYTES = 2_000
 
@@ -100,8 +104,9 @@ def recipe_for(language: str) -> Recipe:
     """The recipe of ``language``. Raises :class:`MiningError` where it has no classes yet."""
     if language not in RECIPES:
         raise MiningError(
-            f"language {language!r} has no recipe yet: its file classes, test command and test ids "
-            f"must be written into actors/mining/recipes.py first; known: {', '.join(RECIPES)}"
+            f"this version mines repositories in {', '.join(RECIPES)} only, not in {language}: "
+            "take that repository out of study.toml (its [[repositories]] table), or wait for a "
+            "version that has its language"
         )
     return RECIPES[language]
 

@@ -16,7 +16,7 @@ MAX_PATHS = 300_000
 """A tree with more paths is not read; the largest public monorepos mined so far have 100,000."""
 MAX_DEPTH = 100
 
-_TREE, _LINK = "40000", "160000"
+TREE_MODE, _LINK = "40000", "160000"
 
 
 class UnreadableObject(Exception):
@@ -69,7 +69,7 @@ class TreeStore:
             raise UnreadableObject(f"folders are nested more than {MAX_DEPTH} deep")
         total = 0
         for mode, oid in self.entries(tree).values():
-            if mode == _TREE:
+            if mode == TREE_MODE:
                 total += self.count_paths(oid, depth + 1)
             else:
                 total += 1
@@ -88,7 +88,7 @@ class TreeStore:
         while stack:
             prefix, oid = stack.pop()
             for name, entry in self.entries(oid).items():
-                if entry.mode == _TREE:
+                if entry.mode == TREE_MODE:
                     stack.append((f"{prefix}{name}/", entry.oid))
                 else:
                     found[prefix + name] = entry
@@ -101,7 +101,7 @@ class TreeStore:
         while stack:
             prefix, oid, level = stack.pop()
             for name, entry in self.entries(oid).items():
-                if entry.mode != _TREE:
+                if entry.mode != TREE_MODE:
                     found.append(prefix + name)
                 elif level < depth:
                     stack.append((f"{prefix}{name}/", entry.oid, level + 1))
@@ -120,11 +120,11 @@ class TreeStore:
                 old, new = old_entries.get(name), new_entries.get(name)
                 if old == new:
                     continue
-                old_below = old.oid if old and old.mode == _TREE else EMPTY_TREE
-                new_below = new.oid if new and new.mode == _TREE else EMPTY_TREE
+                old_below = old.oid if old and old.mode == TREE_MODE else EMPTY_TREE
+                new_below = new.oid if new and new.mode == TREE_MODE else EMPTY_TREE
                 stack.append((f"{prefix}{name}/", old_below, new_below))
-                old_file = None if old is None or old.mode == _TREE else old
-                new_file = None if new is None or new.mode == _TREE else new
+                old_file = None if old is None or old.mode == TREE_MODE else old
+                new_file = None if new is None or new.mode == TREE_MODE else new
                 if old_file or new_file:
                     found[prefix + name] = (old_file, new_file)
         return {path: found[path] for path in sorted(found, key=_bytes)}
@@ -147,18 +147,18 @@ class TreeStore:
                 written[folder] = entry
         for folder, below in nested.items():
             existing = entries.get(folder)
-            start = existing.oid if existing and existing.mode == _TREE else EMPTY_TREE
+            start = existing.oid if existing and existing.mode == TREE_MODE else EMPTY_TREE
             subtree = self._write(start, below)
             if subtree is not None:
-                entries[folder] = Entry(_TREE, subtree)
-            elif existing and existing.mode == _TREE:
+                entries[folder] = Entry(TREE_MODE, subtree)
+            elif existing and existing.mode == TREE_MODE:
                 del entries[folder]
         entries |= written
         if not entries:
             return None
         # Git sorts a folder as if its name ended in a slash.
         ordered = sorted(
-            (_bytes(name) + (b"/" if entry.mode == _TREE else b""), name, entry)
+            (_bytes(name) + (b"/" if entry.mode == TREE_MODE else b""), name, entry)
             for name, entry in entries.items()
         )
         return self._store(
@@ -198,7 +198,7 @@ def _parse(content: bytes) -> dict[str, Entry]:
         if text in entries:
             raise UnreadableObject("a tree object holds the same name twice")
         mode = content[position:space].decode("ascii", "replace").lstrip("0")
-        if mode not in (_TREE, _LINK, "120000", "100644", "100755"):
+        if mode not in (TREE_MODE, _LINK, "120000", "100644", "100755"):
             # Old importers wrote 100664; git itself reads it as 100644.
             if not mode.startswith("100"):
                 raise UnreadableObject("a tree object holds an unknown file mode")

@@ -212,4 +212,5 @@ def _closing_block(
         for line in more:
             print(f"{'':<12} {line}")
     print("-" * 78)
-    print(f"next: ledger status --study {study}   ledger query --tables --study {study}")
+    where = shlex.quote(str(study))
+    print(f"next: ledger status --study {where}   ledger query --tables --study {where}")

@@ -43,13 +43,18 @@ def command(as_json: bool, url: str) -> None:
         ),
         {
             "what": "sandbox",
-            "found": sandbox.kind or "",
-            "ok": sandbox.kind is not None,
+            "found": "" if sandbox.kind == "none" else sandbox.kind,
+            "ok": sandbox.kind != "none",
             "needed": False,
-            "for": "tests of code that is not yours",
+            "for": "running tests; without one only --unsafe-no-sandbox does",
             "remedy": sandbox.remedy,
         },
-        _program("go", ["go", "version"], "Go repositories", "see go.dev/doc/install"),
+        _program(
+            "go",
+            ["go", "version"],
+            "Go repositories, which this version does not mine yet",
+            "see go.dev/doc/install",
+        ),
         _program(
             "lms",
             ["lms", "version"],
@@ -70,8 +75,10 @@ def command(as_json: bool, url: str) -> None:
             print(f"{mark} {row['what']:<10} {printable(row['found']) or '-'}")
             if row["remedy"]:
                 print(f"                   for {row['for']}: {row['remedy']}")
+        if sandbox.isolation:
+            print("        what the sandbox keeps a test run from:")
         for line in sandbox.isolation:
-            print(f"        sandbox {line.name:<14} {line.state}")
+            print(f"        {line.name:<14} {line.state}")
     if not all(row["ok"] for row in rows if row["needed"]):
         raise PreflightMismatch("something that every study needs is missing; see above")
 

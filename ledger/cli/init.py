@@ -1,12 +1,13 @@
 """``ledger init``."""
 
 import os
+import shlex
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
-from ledger.cli.options import print_json, reading
+from ledger.cli.options import print_json, printable, reading
 from ledger.errors import Refused, Unfinished
 from ledger.study_directory import StudyDirectory
 
@@ -26,7 +27,8 @@ TEMPLATES = ("repair", "study-2")
 def command(directory: Path, template: str, as_json: bool) -> None:
     """Make a new study in DIRECTORY: study.toml, protocol.md and an empty ledger.
 
-    A study.toml that is already there is kept. Next: edit study.toml, then `ledger tasks mine`.
+    DIRECTORY is new or empty, or has a study.toml already, which is kept. Next: edit study.toml
+    (every key: docs/study-toml.md), then `ledger tasks mine`.
     """
     from ledger.atomic_file import make_folder, write_file
     from ledger.creation import create_ledger
@@ -36,6 +38,7 @@ def command(directory: Path, template: str, as_json: bool) -> None:
         with reading(directory) as context:
             if context.log.head() is not None:
                 raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
+    _require_place(study)
     texts = files("actors.rehearsal") / "templates"
     try:
         make_folder(study.root)
@@ -51,4 +54,20 @@ def command(directory: Path, template: str, as_json: bool) -> None:
         return
     print(f"study    {study.root}")
     print(f"ledger   {uuid}")
-    print(f"next     edit {study.toml}, then: cd {study.root} && ledger tasks mine")
+    print(
+        f"next     edit {study.toml}, then: cd {shlex.quote(str(study.root))} && ledger tasks mine"
+    )
+
+
+def _require_place(study: StudyDirectory) -> None:
+    """Raises Refused for a folder that holds something and no study: a clone, or a home folder that
+    was not meant."""
+    if os.path.lexists(study.toml) or os.path.lexists(study.var) or not study.root.is_dir():
+        return
+    found = sorted(entry for entry in os.listdir(study.root) if not entry.startswith("."))
+    if found:
+        names = ", ".join(map(printable, found[:3])) + (", …" if len(found) > 3 else "")
+        raise Refused(
+            f"{study.root} holds {names} and no study.toml: name a new folder, or put a study.toml "
+            "there first if it is meant"
+        )

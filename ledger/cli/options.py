@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -85,7 +86,7 @@ def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
         if log.head() is None:
             raise Usage(
                 f"{directory.ledger} has no record yet: its creation was interrupted, and "
-                f"`ledger init {directory.root}` finishes it"
+                f"`ledger init {shlex.quote(str(directory.root))}` finishes it"
             )
         Checkpointer(directory).refuse_older_copy(log)
         yield log
@@ -104,9 +105,8 @@ def require_ledger(directory: StudyDirectory) -> None:
     except FileNotFoundError:
         if not directory.toml.exists():
             directory.read_study()  # says that there is no study here and how to make one
-        raise Usage(
-            f"{directory.root} has no ledger yet: `ledger init {directory.root}` makes one"
-        ) from None
+        make = f"ledger init {shlex.quote(str(directory.root))}"
+        raise Usage(f"{directory.root} has no ledger yet: `{make}` makes one") from None
     except OSError as error:
         if not is_no_file(error):
             raise Unfinished(f"{path}: {error.strerror}; look at its permissions") from None

@@ -13,6 +13,7 @@ from actors.loop import Context, abandon_pending, carry_out
 from actors.supervisor import SET_ROLES, Supervisor, Worker, prove_no_worker, start_worker
 from ledger.checkpoint import Checkpointer
 from ledger.cli.options import json_option, print_json, study_option, writing
+from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import LedgerError, SafetyStop
 from projections.progress import Progress
 from schemas.credentials import without_credentials
@@ -138,14 +139,21 @@ def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:
 
 @contextmanager
 def live_display() -> Iterator[Callable[[Progress], None]]:
-    """A live progress line on standard error; plain silence where that is not a terminal."""
+    """A live progress line on standard error; where that is no terminal, now and then a line."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda progress: None
+        lines = ProgressLines()
+
+        def tell(progress: Progress) -> None:
+            done = f"{progress.done_cells()} of {len(progress.cells)} cells, "
+            done += f"{_graded(progress)} graded"
+            lines.say(done, f"{done}; {_running(progress)}; gold checks {len(progress.gold)}")
+
+        yield tell
         return
     bars = Bars(
         TextColumn("{task.description}"),
@@ -162,21 +170,23 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
 
         def look(progress: Progress) -> None:
             total = len(progress.cells) or None
-            running = next((c for c in progress.cells.values() if c.status == "running"), None)
-            tokens = sum(c.prompt_tokens + c.completion_tokens for c in progress.cells.values())
-            now = f"{running.cell} turn {running.turns}  " if running else ""
-            bars.update(
-                cells,
-                total=total,
-                completed=progress.done_cells(),
-                now=f"{now}{progress.resident or 'no model'}  {tokens:,} tokens",
-            )
-            graded = sum(c.status in ("graded", "void") for c in progress.cells.values())
-            bars.update(
-                grades, total=total, completed=graded, now=f"gold checks {len(progress.gold)}"
-            )
+            bars.update(cells, total=total, completed=progress.done_cells(), now=_running(progress))
+            gold = f"gold checks {len(progress.gold)}"
+            bars.update(grades, total=total, completed=_graded(progress), now=gold)
 
         yield look
+
+
+def _running(progress: Progress) -> str:
+    """The cell that runs, the model that is loaded, and tokens so far."""
+    running = next((c for c in progress.cells.values() if c.status == "running"), None)
+    tokens = sum(c.prompt_tokens + c.completion_tokens for c in progress.cells.values())
+    now = f"{running.cell} turn {running.turns}  " if running else ""
+    return f"{now}{progress.resident or 'no model'}  {tokens:,} tokens"
+
+
+def _graded(progress: Progress) -> int:
+    return sum(cell.status in ("graded", "void") for cell in progress.cells.values())
 
 
 def summary(progress: Progress) -> dict[str, object]:

@@ -53,9 +53,10 @@ def command(
     """Show a record, a cell or a stream.
 
     TARGET is the position of a record (4711), a cell (R001-003/H000/M002/0), a stream (study, runs,
-    server/lmstudio, command/<id> …), `tasks` for the frozen tasks, or `analysis` for the results of
-    the last analysis. Records that carry outcomes are masked unless --reason is given; that is
-    recorded first. An analysis is not shown without.
+    repository/R001, task/R001-003, server/<server.kind of study.toml>, command/<id> …), `tasks` for
+    the frozen tasks, or `analysis` for the results of the last analysis. Records that carry
+    outcomes are masked unless --reason is given; that is recorded first. An analysis is not shown
+    without.
     """
     from ledger.cli.inspection_gate import pass_gate
 

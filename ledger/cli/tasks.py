@@ -1,5 +1,6 @@
 """``ledger tasks``: from commits to the frozen split."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from ledger.cli.options import (
     study_option,
     writing,
 )
+from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import Refused, Usage
 
 if TYPE_CHECKING:
@@ -114,7 +116,11 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
     if as_json:
         print_json({"candidates": rows, "valid": counts})
     else:
-        print_table(rows, ["repository", "commit", "verdict", "reason"])
+        short = [
+            {**row, "commit": row["commit"][:12], "reason": shortened(row["reason"], 60)}
+            for row in rows
+        ]
+        print_table(short, ["repository", "commit", "verdict", "reason"])
         for wanted in declared.repositories:
             print(f"{wanted.id}: {counts[wanted.id]} of {wanted.tasks} tasks valid")
     for wanted in declared.repositories:
@@ -163,7 +169,7 @@ def show(study: Path, as_json: bool, task: str | None) -> None:
     rows = [
         {
             "task": t.id,
-            "commit": t.commit[:12],
+            "commit": t.commit if as_json else t.commit[:12],
             "files": len(t.production_paths),
             "lines": t.changed_production_lines,
             "F2P": len(t.fail_to_pass),
@@ -189,35 +195,42 @@ def audit(study: Path, as_json: bool, repository: str, criterion: str) -> None:
     from projections.fold import fold
     from projections.tasks import MinedTasks
 
+    if criterion:
+        from actors.mining.criteria import EXECUTED_CRITERIA, STATIC_CRITERIA
+
+        known = (*STATIC_CRITERIA, *EXECUTED_CRITERIA)
+        if criterion not in known:
+            raise Usage(f"there is no criterion {criterion!r}; there are {', '.join(known)}")
     with reading(study) as context:
         tasks = fold(MinedTasks(context.artifacts.get), context.log_facts()).selection()
-        rows = []
-        for name in tasks.mined:
-            if repository not in ("", name):
-                continue
-            for row in tasks.audit_rows(name):
-                executed = tasks.validated.get(name, {}).get(row["commit"])
-                first = row["criterion"] or (executed.criterion if executed else "")
-                verdict = row["verdict"]
-                if executed is not None:
-                    verdict = "valid" if executed.valid else "rejected"
-                reason = row["reasons"].get(row["criterion"], "")
-                rows.append(
-                    {
-                        "repository": name,
-                        "commit": row["commit"] if as_json else row["commit"][:12],
-                        "date": row["date"][:10],
-                        "verdict": verdict,
-                        "criterion": first,
-                        "reason": reason or (executed.reason if executed else ""),
-                        "subject": row["subject"] if as_json else row["subject"][:50],
-                    }
-                )
-    rows = [row for row in rows if criterion in ("", row["criterion"])]
+        if repository and repository not in tasks.mined:
+            mined = ", ".join(tasks.mined) or "none yet: `ledger tasks mine`"
+            raise Usage(f"repository {repository!r} is not mined; mined are {mined}")
+        rows = [
+            row
+            for name in tasks.mined
+            if repository in ("", name)
+            for row in tasks.commits(name)
+            if criterion in ("", row["criterion"])
+        ]
     if as_json:
-        print_json({"commits": rows})
+        print_json({"commits": [{**row, "date": row["date"][:10]} for row in rows]})
         return
-    print_table(rows, ["commit", "date", "verdict", "criterion", "subject"])
+    shown = [
+        {
+            "commit": row["commit"][:12],
+            "date": row["date"][:10],
+            "verdict": row["verdict"],
+            "criterion": row["criterion"],
+            "reason": shortened(row["reason"], 60),
+            "subject": shortened(row["subject"], 50),
+        }
+        for row in rows
+    ]
+    print_table(shown)
+    counted = Counter(row["criterion"] or row["verdict"] for row in rows)
+    for what, count in sorted(counted.items(), key=lambda item: (-item[1], item)):
+        print(f"{count:>6}  {what}")
 
 
 @command.command("freeze")
@@ -241,6 +254,10 @@ def freeze(study: Path, as_json: bool) -> None:
     print("next: `ledger plan`")
 
 
+def shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def _chosen(declared: "Sequence[Repository]", wanted: str) -> list[str]:
     names = [repository.id for repository in declared]
     if wanted and wanted not in names:
@@ -252,9 +269,9 @@ def _candidate_rows(tasks: "MinedTasks") -> list[dict[str, str]]:
     return [
         {
             "repository": name,
-            "commit": event.commit[:12],
+            "commit": event.commit,
             "verdict": "valid" if event.valid else event.criterion,
-            "reason": event.reason[:60],
+            "reason": event.reason,
         }
         for name, by_commit in tasks.validated.items()
         for event in by_commit.values()
@@ -263,14 +280,15 @@ def _candidate_rows(tasks: "MinedTasks") -> list[dict[str, str]]:
 
 @contextmanager
 def progress_bar() -> "Iterator[Progress]":
-    """A progress bar on standard error where that is a terminal."""
+    """A progress bar on standard error; where that is no terminal, now and then a line."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda what, done, total: None
+        lines = ProgressLines()
+        yield lambda what, done, total: lines.say(what, f"{what}: {done} of {total}")
         return
     bars = Bars(
         TextColumn("{task.description}"),

@@ -80,7 +80,7 @@ def test_a_repository_without_packages(history: Any) -> None:
 
 
 def test_go_is_refused(history: Any) -> None:
-    with pytest.raises(MiningError, match="no recipe yet"):
+    with pytest.raises(MiningError, match="in python only, not in go"):
         mine_at(history.path, history.head, language="go")
 
 

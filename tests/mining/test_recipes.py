@@ -172,5 +172,5 @@ def test_a_layout_without_roots_needs_the_paths_of_a_tree() -> None:
 
 
 def test_go_is_refused_until_its_classes_exist() -> None:
-    with pytest.raises(MiningError, match=r"'go' has no recipe yet.*known: python"):
+    with pytest.raises(MiningError, match=r"in python only, not in go: take that repository out"):
         recipe_for("go")

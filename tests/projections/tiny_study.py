@@ -138,9 +138,9 @@ infrastructure_attempts = 2
 """
 
 COMMITS = (
-    {"commit": "1" * 40, "verdict": "rejected", "criterion": "no_test_file"},
-    {"commit": "2" * 40, "verdict": "candidate", "criterion": ""},
-    {"commit": "3" * 40, "verdict": "candidate", "criterion": ""},
+    {"commit": "1" * 40, "verdict": "rejected", "criterion": "no_test_file", "reasons": {}},
+    {"commit": "2" * 40, "verdict": "candidate", "criterion": "", "reasons": {}},
+    {"commit": "3" * 40, "verdict": "candidate", "criterion": "", "reasons": {}},
 )
 
 

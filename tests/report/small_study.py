@@ -274,7 +274,9 @@ class SmallStudy(TinyStudy):
                 ),
             ]
             audit = "".join(
-                msgspec.json.encode({"date": "2024-01-01", "subject": self.subject, **row}).decode()
+                msgspec.json.encode(
+                    {"date": "2024-01-01", "subject": self.subject, "reasons": {}, **row}
+                ).decode()
                 + "\n"
                 for row in rows
             )

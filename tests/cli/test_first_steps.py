@@ -1,0 +1,210 @@
+"""What a newcomer does first, and does wrong: the message has to lead to the next step."""
+
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ledger.cli.progress_lines import INTERVAL_S, SHORTEST_S, ProgressLines
+from tests.cli.conftest import Run
+from tests.cli.test_bad_input import check_refused, study_of
+from tests.end_to_end.rehearsal_study import StudyOnDisk
+from tests.mining.conftest import BASE, FIX, History
+
+HERE = f"3.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    history = History(tmp_path / "repository.git")
+    history.commit(BASE, "feat: begin")  # type: ignore[arg-type]
+    history.commit(FIX)  # type: ignore[arg-type]
+    return history
+
+
+@pytest.fixture
+def mined_here(history: History, tmp_path: Path, config_home: Path) -> Path:
+    study = study_of(tmp_path / "study", history.path, history.head, config_home)
+    replace_in(study, 'python = "3.11"', f'python = "{HERE}"')
+    return study
+
+
+def replace_in(study: Path, old: str, new: str) -> None:
+    toml = study / "study.toml"
+    text = toml.read_text(encoding="utf-8")
+    assert old in text
+    toml.write_text(text.replace(old, new), encoding="utf-8")
+
+
+# --- init ----------------------------------------------------------------------------------------
+
+
+def test_the_hint_of_init_can_be_pasted(ledger: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "my study; rm -r 'x'"
+    made = ledger("init", folder)
+    assert made.status == 0
+    hint = made.out.splitlines()[-1].partition(", then: ")[2]
+    assert shlex.split(hint) == ["cd", str(folder), "&&", "ledger", "tasks", "mine"]
+    (folder / "var" / "ledger.db").unlink()
+    said = ledger("status", "--study", folder).err
+    command = said.partition("`")[2].partition("`")[0]
+    assert shlex.split(command) == ["ledger", "init", str(folder)]
+
+
+def test_init_does_not_spill_into_a_folder_that_holds_something_else(
+    ledger: Run, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / "setup.py").write_text("")
+    check_refused(ledger("init", clone), 1, "setup.py", "no study.toml", "name a new folder")
+    assert [path.name for path in clone.iterdir()] == ["setup.py"]
+    for name in ("new", "empty", "hidden"):
+        folder = tmp_path / name
+        if name != "new":
+            folder.mkdir()
+        if name == "hidden":
+            (folder / ".gitignore").write_text("var/\n")
+        assert ledger("init", folder).status == 0
+    (clone / "study.toml").write_text("")
+    assert ledger("init", clone).status == 0, "a study.toml that is there already is meant"
+
+
+# --- mine ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (f'python = "{HERE}"', 'python = "3.99"', ("3.99", "platform.python", f'"{HERE}"')),
+        (
+            f'python = "{HERE}"',
+            'python = "3.99"\n# with files of requirements',
+            ("no Python 3.99 on this host", f"present: {HERE}", "python3.99"),
+        ),
+        ('package_roots = ["pkg"]', 'package_roots = ["pgk"]', ("package_roots[0]", "pgk", "pkg")),
+        (
+            'test_roots = ["tests/unit"]',
+            'test_roots = ["test/unit"]',
+            ("test_roots[0]: no folder test/unit", "tests/unit"),
+        ),
+        (
+            "requirements = []",
+            'requirements = ["requirement.txt"]',
+            ("requirements[0]: no file requirement.txt", "near it: requirements.txt"),
+        ),
+        ("requirements = []", 'requirements = ["pkg"]', ("requirements[0]: no file pkg",)),
+        ('package_roots = ["pkg"]', 'package_roots = ["pkg/calc.py"]', ("no folder pkg/calc.py",)),
+        ('language = "python"', 'language = "go"', ("python only, not in go", "study.toml")),
+    ],
+)
+def test_what_mining_would_fail_at_later_is_said_at_once(
+    ledger: Run, mined_here: Path, history: History, old: str, new: str, says: tuple[str, ...]
+) -> None:
+    replace_in(mined_here, old, new)
+    if "with files" in new:
+        replace_in(mined_here, "requirements = []", 'requirements = ["requirements.txt"]')
+    refused = ledger("tasks", "mine", "--study", mined_here)
+    check_refused(refused, 2, *says)
+    if ": layout." in refused.err:
+        assert history.head[:12] in refused.err
+
+
+def test_a_path_that_a_walked_commit_has_is_declared_rightly(
+    ledger: Run, history: History, tmp_path: Path, config_home: Path
+) -> None:
+    history.commit({"requirements.txt": None, "pyproject.toml": b"[project]\n"})
+    study = study_of(tmp_path / "study", history.path, history.head, config_home)
+    replace_in(study, 'python = "3.11"', f'python = "{HERE}"')
+    replace_in(study, "requirements = []", 'requirements = ["requirements.txt"]')
+    assert ledger("tasks", "mine", "--study", study).status == 0
+
+
+def test_the_template_of_study_2_says_what_this_version_lacks(ledger: Run, tmp_path: Path) -> None:
+    assert ledger("init", tmp_path / "two", "--template", "study-2").status == 0
+    text = (tmp_path / "two" / "study.toml").read_text(encoding="utf-8")
+    assert "take R001 and R002 out" in text
+    refused = ledger("tasks", "mine", "--study", tmp_path / "two")
+    assert refused.status == 2
+    assert "actors/" not in refused.err, "nobody has to edit this program"
+
+
+# --- what has become of a commit -----------------------------------------------------------------
+
+
+def test_audit_query_and_show_agree(ledger: Run, validated_study: StudyOnDisk) -> None:
+    study = validated_study.path
+    audited = ledger("tasks", "audit", "--study", study, "--json").json["commits"]
+    asked = ledger(
+        "query",
+        "SELECT commit_id, verdict, criterion, reason FROM commits",
+        *("--study", study, "--json"),
+    ).json["rows"]
+    assert {r["commit"]: (r["verdict"], r["criterion"], r["reason"]) for r in audited} == {
+        row["commit_id"]: (row["verdict"], row["criterion"], row["reason"]) for row in asked
+    }
+    assert {row["verdict"] for row in audited} >= {"valid", "rejected"}
+    assert all(row["reason"] for row in audited if row["verdict"] == "rejected")
+    shown = ledger("tasks", "show", "--study", study, "--json").json["tasks"]
+    valid = [row["commit"] for row in audited if row["verdict"] == "valid"]
+    assert [task["commit"] for task in shown] == valid
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in valid)
+
+
+def test_audit_for_people_says_why_and_counts(ledger: Run, validated_study: StudyOnDisk) -> None:
+    study = validated_study.path
+    rows = ledger("tasks", "audit", "--study", study, "--json").json["commits"]
+    shown = ledger("tasks", "audit", "--study", study).out.splitlines()
+    assert shown[0].split() == ["commit", "date", "verdict", "criterion", "reason", "subject"]
+    first = next(row for row in rows if row["reason"])
+    assert any(first["commit"][:12] in line and first["reason"][:20] in line for line in shown)
+    counts = {line.split()[1]: int(line.split()[0]) for line in shown[2 + len(rows) :]}
+    assert sum(counts.values()) == len(rows)
+    assert counts["valid"] == 1
+    one = ledger("tasks", "audit", "--study", study, "--criterion", first["criterion"], "--json")
+    assert {row["criterion"] for row in one.json["commits"]} == {first["criterion"]}
+    unknown = ledger("tasks", "audit", "--study", study, "--criterion", "foo")
+    check_refused(unknown, 2, "'foo'", "no_test_file", "gold_fails")
+    check_refused(ledger("tasks", "audit", "--study", study, "--repository", "X"), 2, "R001")
+
+
+# --- without a terminal --------------------------------------------------------------------------
+
+
+def test_lines_come_per_item_and_at_intervals(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    lines = ProgressLines()
+    said = []
+    for seconds, item in [
+        (0.0, "a"), (SHORTEST_S, "a"), (1.0, "a"), (1.0, "b"), (0.1, "c"), (INTERVAL_S, "c"),
+        (INTERVAL_S - 0.5, "c"), (1.0, "c"),
+    ]:  # fmt: skip
+        now += seconds
+        lines.say(item, f"{item} at {now:.1f}")
+        said.append(capsys.readouterr().err)
+    assert said == [
+        "",
+        "a at 1002.0\n",
+        "",
+        "b at 1004.0\n",
+        "",
+        "c at 1014.1\n",
+        "",
+        "c at 1024.6\n",
+    ]
+    now += 60
+    lines.say("c", "c at 1024.6")
+    assert capsys.readouterr().err == "", "nothing new, nothing said"
+
+
+def test_a_long_command_shows_life_in_a_log_file(frozen_study: StudyOnDisk, tmp_path: Path) -> None:
+    study = frozen_study.copy(tmp_path / "copy")
+    ran = study.ledger_command("run")
+    assert ran.status == 0
+    assert re.search(r"^\d of 2 cells, \d graded; ", ran.err, re.MULTILINE), ran.err
