@@ -9,13 +9,15 @@ from collections.abc import Collection, Hashable
 MINIMUM = {
     "kill -9 at a system call of the storage": 250,
     "input/output error at a system call": 250,
-    "full disk at a system call": 150,
+    "full disk at a system call": 250,
     "full file system": 50,
-    "file size limit": 15,
-    "power loss": 250,
-    "kill -9 of one of two writers": 10,
+    "file size limit": 30,
+    "power loss": 400,
+    "kill -9 of one of two writers": 30,
     "stopped beyond the lease": 3,
-    "kill -9 at a commit boundary of an actor": 100,
+    "kill -9 at a commit boundary of an actor": 150,
+    "kill -9 at a commit boundary, a worker or the whole set": 80,
+    "kill -9 at a random moment of a run": 40,
 }
 """By kind, how many distinct points a complete sweep has at least."""
 

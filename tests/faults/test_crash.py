@@ -20,6 +20,7 @@ import pytest
 
 from tests.end_to_end.rehearsal_study import PATIENCE, StudyOnDisk, check_sound, finish
 from tests.faults.conftest import Append, Baseline, Fault, disturbed, marker
+from tests.faults.fault_points import count
 
 AT_ONCE = 2
 """Studies that are killed at the same time: one alone leaves a processor idle half of the time."""
@@ -117,8 +118,8 @@ def test_killed_at_every_commit_boundary_of_a_cell(
             place = tmp_path / f"{number:02}-{name}"
             trials.append((place.name, kill_at(frozen_study, place, baseline, faults)))
     kills = all_pass(trials)
-    print(f"\n{kills} kills at commit boundaries, {len(first)} boundaries in the first cell")
     assert kills == 4 * len(first)
+    count("kill -9 at a commit boundary, a worker or the whole set", range(kills))
 
 
 # --- at random moments ---------------------------------------------------------------------------
@@ -205,7 +206,7 @@ def test_killed_at_forty_random_moments(
                 for one in seeds
             ]
         )
-    print(f"\n{kills} kills at random moments, seeds 100 to {seed - 1}")
+    count("kill -9 at a random moment of a run", range(kills))
 
 
 # --- what is not a worker -------------------------------------------------------------------------

@@ -1,0 +1,387 @@
+"""A whole study carried out command by command in forked children, with a copy of it kept before
+every command: so a kill at one commit costs one command and not a study.
+
+The handlers are the product's own and so is the path through ``perform`` and ``carry_out``; only
+the processes around them are the test's.
+"""
+
+import os
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from actors import analysis, operator
+from actors.loop import Context, carry_out, clear_scratch, perform
+from actors.miner import Miner
+from actors.rehearsal.briefs import start_stand_in
+from actors.supervisor import SET_ROLES
+from ledger.artifacts import Artifacts
+from ledger.cli.worker import handlers_of
+from ledger.clock import new_id
+from ledger.log import FINISHES_COMMAND, Batch, Fact, StoredRecord, decode
+from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.sqlite_log import SqliteLog
+from ledger.study_directory import StudyDirectory
+from ledger.verify import verify
+from projections import store
+from projections.fold import fold
+from projections.pending_commands import PendingCommands
+from schemas.commands import (
+    ROLE_OF,
+    AmendStudy,
+    AnalyseStudy,
+    Command,
+    FreezeStudy,
+    FreezeTasks,
+    InspectOutcomes,
+    MineRepository,
+    PreparePlan,
+    RecordReexecution,
+    StartRun,
+    StopRun,
+    ValidateCandidates,
+    WriteReport,
+)
+from schemas.events.cell import CellStarted
+from schemas.events.command import CommandCompleted, CommandRequested
+from schemas.events.mining import CandidateValidated
+from tests.end_to_end.rehearsal_study import StudyOnDisk
+from tests.faults.storage_work import Appended, Tell
+from tests.faults.system_calls import Child
+
+LEASE_SECONDS = 3600.0
+PURE_ROLES = ("scheduler", "cell")
+"""What these write is a function of the log: killed and done again, it has the same bytes."""
+AGAIN = frozenset(
+    {
+        "turn.started.v1",
+        "turn.abandoned.v1",
+        "model.lost.v1",
+        "model.load_started.v1",
+        "model.loaded.v1",
+        "model.unloaded.v1",
+        "server.checked.v1",
+        "sandbox.probed.v1",
+        "environment.built.v1",
+        "command.abandoned.v1",
+    }
+)
+"""What a process that takes over may have to do a second time; it says so by these records."""
+KEPT = ("ledger.db", "ledger.db-wal", "checkpoints.log", "checkpoints.frontier")
+DERIVED = ("projections", "scratch", "diagnostics", "run")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the undisturbed study: how it was before, and what it wrote."""
+
+    number: int
+    command: Command
+    ordered: bool
+    """True for what a person orders: its process requests it too."""
+    before: Path
+    appends: int
+    facts: tuple[Fact, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:03} {type(self.command).__name__}"
+
+    @property
+    def role(self) -> str:
+        return ROLE_OF[type(self.command)]
+
+
+@dataclass
+class Laboratory:
+    """The study in one place, and copies of its earlier states in another."""
+
+    study: StudyOnDisk
+    copies: Path
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def directory(self) -> StudyDirectory:
+        return StudyDirectory(self.study.path)
+
+    @contextmanager
+    def opened(self) -> Iterator[Context]:
+        log = SqliteLog.open(self.study.ledger)
+        try:
+            yield Context(log, Artifacts(self.directory.artifacts), self.directory, new_id())
+        finally:
+            log.close()
+
+    def facts(self, start: int = 0) -> list[Fact]:
+        with self.opened() as context:
+            return [decode(stored) for stored in context.log.read(start)]
+
+    # --- the undisturbed study -------------------------------------------------------------------
+
+    def order(self, command: Command) -> None:
+        self._record(command, True, lambda context, server: order(context, command))
+
+    def work(self) -> None:
+        """Let the set's roles work until nothing is pending."""
+        with self.server() as server:
+            while (command := self._oldest_pending()) is not None:
+                self._record(command, False, take_one, server)
+
+    def _record(
+        self,
+        command: Command,
+        ordered: bool,
+        act: Callable[[Context, Sequence[str]], None],
+        server: Sequence[str] = (),
+    ) -> None:
+        before = self.copies / f"{len(self.steps):03}"
+        self.save(before)
+        seq = len(self.facts())
+        told = self._in_child(act, server).told
+        appends = sum(isinstance(message, Appended) for message in told)
+        facts = tuple(self.facts(seq))
+        self.steps.append(Step(len(self.steps), command, ordered, before, appends, facts))
+
+    def _oldest_pending(self) -> Command | None:
+        pending = fold(PendingCommands(), self.facts()).of_roles(SET_ROLES)
+        return pending[0] if pending else None
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def save(self, to: Path) -> None:
+        """Artifacts never change, so a link keeps them."""
+        to.mkdir(parents=True)
+        shutil.copytree(self.study.config, to / "config")
+        shutil.copy(self.study.path / "study.toml", to)
+        for name in KEPT:
+            if (self.directory.var / name).exists():
+                shutil.copy(self.directory.var / name, to)
+        (to / "artifacts").write_text("".join(f"{name}\n" for name in self._link_artifacts()))
+
+    def restore(self, saved: Path) -> None:
+        shutil.rmtree(self.study.config)
+        shutil.copytree(saved / "config", self.study.config)
+        shutil.copy(saved / "study.toml", self.study.path)
+        for name in (*KEPT, "ledger.db-shm"):
+            (self.directory.var / name).unlink(missing_ok=True)
+        for name in KEPT:
+            if (saved / name).exists():
+                shutil.copy(saved / name, self.directory.var)
+        for name in DERIVED:
+            shutil.rmtree(self.directory.var / name, ignore_errors=True)
+        wanted = set((saved / "artifacts").read_text().split())
+        present = set(Artifacts(self.directory.artifacts).list_digests())
+        for digest in present - wanted:
+            self._artifact(digest).unlink()
+        for digest in wanted - present:
+            os.link(self.copies / "all-artifacts" / digest, self._artifact(digest))
+
+    def _link_artifacts(self) -> list[str]:
+        store_ = self.copies / "all-artifacts"
+        store_.mkdir(exist_ok=True)
+        digests = list(Artifacts(self.directory.artifacts).list_digests())
+        for digest in digests:
+            if not (store_ / digest).exists():
+                os.link(self._artifact(digest), store_ / digest)
+        return digests
+
+    def _artifact(self, digest: str) -> Path:
+        return self.directory.artifacts / digest[:2] / digest
+
+    # --- kills -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def server(self) -> Iterator[Sequence[str]]:
+        """A stand-in server with no model in memory: (URL, lms)."""
+        with self.opened() as context, ExitStack() as stack:
+            stand_in = stack.enter_context(start_stand_in(context))
+            yield stand_in.base_url, stand_in.lms[0]
+
+    def kill(self, step: Step, append: int, when: Literal["before", "after"]) -> None:
+        """Kill whoever carries the step out at one of its appends, let another process take the
+        command over, and check what it comes to."""
+        self.restore(step.before)
+        start = len(self.facts())
+        with ExitStack() as stack:
+            server: Sequence[str] = ()
+            if step.role == "model_server":
+                server = stack.enter_context(self.server())
+            act = take_one if not step.ordered else self._ordering(step.command)
+            killed = self._in_child(act, server, (append, when))
+            assert killed.signal == signal.SIGKILL, killed
+            acknowledged = {m for t in killed.told if isinstance(t, Appended) for m in t.records}
+            self.check_sound(acknowledged)
+            resumed = self._in_child(self._resuming(step, start), server)
+            assert resumed.signal == 0
+        acknowledged |= {m for t in resumed.told if isinstance(t, Appended) for m in t.records}
+        self.check_sound(acknowledged)
+        check_same(step, self.facts(start))
+
+    def finish(self) -> list[Fact]:
+        """Work on to the end, with a new server."""
+        with self.server() as server:
+            ended = self._in_child(work_to_the_end, server)
+            assert ended.signal == 0
+        return self.facts()
+
+    def _ordering(self, command: Command) -> Callable[[Context, Sequence[str]], None]:
+        return lambda context, server: order(context, command)
+
+    def _resuming(self, step: Step, start: int) -> Callable[[Context, Sequence[str]], None]:
+        """What happens after the kill: leases are given free and the command is taken again; an
+        order is given again, unless a look at the log says that it was carried out."""
+
+        def resume(context: Context, server: Sequence[str]) -> None:
+            clear_scratch(context, [ROLE_OF[type(step.command)]])
+            context.log.release_all()
+            if not step.ordered:
+                if step.facts[0].cause in context.log.pending():
+                    take_one(context, server)
+            elif not any(
+                isinstance(decode(stored).event, CommandCompleted)
+                for stored in context.log.read(start)
+            ):
+                order(context, step.command)
+
+        return resume
+
+    def _in_child(
+        self,
+        act: Callable[[Context, Sequence[str]], None],
+        server: Sequence[str],
+        kill: tuple[int, str] | None = None,
+    ) -> Any:
+        def work(tell: Tell) -> None:
+            watch_appends(tell, kill)
+            with self.opened() as context:
+                act(context, server)
+
+        return Child(work).finish()
+
+    # --- what must hold --------------------------------------------------------------------------
+
+    def check_sound(self, acknowledged: set[tuple[int, str]]) -> None:
+        """Everything acknowledged is there; every command ended at most once, what is pending is
+        pending by the records too; chain, artifacts and replay agree."""
+        with self.opened() as context:
+            records = list(context.log.read())
+            facts = list(map(decode, records))
+            assert acknowledged <= {(one.seq, one.leaf.hex()) for one in records}
+            ends = Counter(f.event.command for f in facts if isinstance(f.event, FINISHES_COMMAND))
+            assert set(ends.values()) <= {1}
+            assert context.log.pending() == list(fold(PendingCommands(), facts).commands)
+            assert store.check(self.directory, context.log).differences == ()
+        report = verify(self.study.path)
+        assert [f for f in report.findings if f.severity == "violation"] == [], report
+
+
+def order(context: Context, command: Command) -> None:
+    handlers = {**operator.HANDLERS, **analysis.HANDLERS, **Miner().handlers()}
+    carry_out(context, command, handlers)
+
+
+def take_one(context: Context, server: Sequence[str]) -> None:
+    """Carry out the oldest pending command of the set's roles."""
+    claim = context.log.claim(SET_ROLES, LEASE_SECONDS)
+    assert claim is not None
+    stored = context.log.find(claim.lease.command)
+    assert stored is not None
+    requested = decode(stored).event
+    assert isinstance(requested, CommandRequested)
+    perform(context, claim, handlers_of(context, [requested.role], *(server or ("", ""))))
+
+
+def work_to_the_end(context: Context, server: Sequence[str]) -> None:
+    context.log.release_all()
+    handlers = handlers_of(context, list(SET_ROLES), *server)
+    while (claim := context.log.claim(SET_ROLES, LEASE_SECONDS)) is not None:
+        perform(context, claim, handlers)
+
+
+def watch_appends(tell: Tell, kill: tuple[int, str] | None) -> None:
+    """In this process tell of every append that returned; kill it right before or right after the
+    one of this number, of which nobody hears."""
+    append = SqliteLog.append
+    seen = 0
+
+    def watched(log: SqliteLog, batch: Batch) -> list[StoredRecord]:
+        nonlocal seen
+        number, seen = seen, seen + 1
+        if kill == (number, "before"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        stored = append(log, batch)
+        if kill == (number, "after"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        tell(Appended([(one.seq, one.leaf.hex()) for one in stored]))
+        return stored
+
+    SqliteLog.append = watched  # type: ignore[method-assign]
+
+
+def check_same(step: Step, facts: Sequence[Fact]) -> None:
+    """The command came to the same: the same events, each once, and the same next commands. What
+    had to be done a second time is recorded as such."""
+    assert Counter(map(meaning, without_repetition(facts))) == Counter(
+        map(meaning, without_repetition(step.facts))
+    )
+    validated = Counter(f.event.commit for f in facts if isinstance(f.event, CandidateValidated))
+    assert set(validated.values()) <= {1}
+    begun = Counter((f.stream, f.event.attempt) for f in facts if isinstance(f.event, CellStarted))
+    assert set(begun.values()) <= {1}
+
+
+def without_repetition(facts: Sequence[Fact]) -> list[Fact]:
+    """Without the records of second attempts, and of an order only the one that was completed."""
+    abandoned = {fact.event.command for fact in facts if fact.event.TYPE == "command.abandoned.v1"}
+    return [
+        fact
+        for fact in facts
+        if fact.event.TYPE not in AGAIN
+        and not (fact.id in abandoned and isinstance(fact.event, CommandRequested))
+    ]
+
+
+def meaning(fact: Fact) -> tuple[object, ...]:
+    """What two records have in common that say the same: their whole data where that is a function
+    of the log, else their type."""
+    stream = "command" if isinstance(fact.event, FINISHES_COMMAND) else fact.stream
+    exact = isinstance(fact.event, CommandRequested) or (
+        fact.actor in PURE_ROLES and not isinstance(fact.event, FINISHES_COMMAND)
+    )
+    return (fact.event.TYPE, stream, msgspec.json.encode(fact.event) if exact else b"")
+
+
+def orders_before_the_run(repository: str) -> list[Command]:
+    return [
+        MineRepository(repository=repository),
+        ValidateCandidates(repository=repository),
+        FreezeTasks(),
+        PreparePlan(),
+        FreezeStudy(),
+        StartRun(),
+    ]
+
+
+def orders_after_the_run(cell: str) -> list[Command]:
+    return [
+        StopRun(reason="complete", detail=""),
+        InspectOutcomes(reason="to see them"),
+        AnalyseStudy(),
+        WriteReport(),
+        RecordReexecution(cell=cell, identical=True, compared=1),
+    ]
+
+
+def amendment() -> Command:
+    return AmendStudy(reason="to change something", changes_claim=False)
+
+
+def use_configuration(study: StudyOnDisk) -> None:
+    os.environ[CONFIG_HOME_VARIABLE] = str(study.config)
