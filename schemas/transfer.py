@@ -91,10 +91,10 @@ class Operation(Value):
     optional argument is left out where the argument was not sent."""
 
     do: Annotated[
-        Literal["get", "keys", "set", "merge", "append", "nothing"],
+        Literal["get", "keys", "set", "merge", "append", "remove", "nothing"],
         Meta(
             description="return the value; return its keys; replace it; replace only the fields "
-            "that `value` names; add to a list; none"
+            "that `value` names; add to a list; take it away; none"
         ),
     ]
     path: str = ""

@@ -247,9 +247,12 @@ def _check_decision(family: Family, case: Case) -> Findings:
             place=case.case_id,
             message="has no predicate: say what a surface must show after the session",
         )
-    if not case.expected.action:
+    if not case.expected.action and not case.prohibited:
         yield Problem(
-            rule="calls", place=case.case_id, message="expects no call: say which one shows it"
+            rule="calls",
+            place=case.case_id,
+            message="expects no call and prohibits none: say by which call it shows, or write `no "
+            "action`",
         )
 
 

@@ -3,6 +3,7 @@
 Calls (``action``, ``prohibited``)::
 
     tool NAME(ARGUMENT, …); tool NAME(…) or tool NAME called once before any write
+    no action
 
     ARGUMENT   *  |  name=VALUE  |  name in [VALUE, …]  |  name includes VALUE
                |  name excludes VALUE  |  name includes nothing extra  |  VALUE (by position)
@@ -12,8 +13,9 @@ Predicates (clauses joined by ``and``)::
 
     PATH == VALUE | PATH != VALUE | PATH starts with VALUE | PATH in [VALUE, …] | VALUE in PATH
     VALUE not in PATH | PATH between VALUE and VALUE == [VALUE, …] | entries == N
-    PATH unchanged | unchanged | others unchanged | basis is current
-    WORD_terms == 0 | journal has CALL before CALL
+    PATH includes VALUE | PATH excludes VALUE
+    PATH unchanged | unchanged | others unchanged | basis is current | WORD_terms == 0
+    journal has CALL before CALL | journal has no CALL | journal has N CALL
 
 A VALUE is a number, ``true``, ``false``, ``null``, a list in brackets, a text in quotes, or a bare
 word. Parsing knows nothing of fixtures; ``half_formal.py`` gives paths their meaning.
@@ -69,6 +71,7 @@ class Clause:
         "basis_is_current",
         "no_foreign_terms",
         "journal_order",
+        "journal_count",
     ]
     path: str = ""
     value: Any = None
@@ -94,22 +97,36 @@ def parse_value(text: str) -> Any:
 
 
 def parse_action(text: str) -> tuple[tuple[CallText, ...], ...]:
-    """Alternatives, each of calls in their order. Raises :class:`NotationError`."""
+    """Alternatives, each of calls in their order; none for ``no action``. Raises
+    :class:`NotationError`."""
+    if is_no_action(text):
+        return ()
     return tuple(
-        tuple(parse_call(call) for call in _split(alternative, ";"))
-        for alternative in re.split(r"\s+or\s+(?=tool\s)", text.strip())
+        tuple(
+            parse_call(call)
+            for part in _split(alternative, ";")
+            for call in re.split(r"\s+(?:and\s+)?then\s+", part)
+        )
+        for alternative in re.split(r"\s+or\s+(?=tool\s|[A-Za-z0-9_.-]+\()", text.strip())
     )
+
+
+def is_no_action(text: str) -> bool:
+    """True for ``no action``: nothing is to be changed."""
+    return text.strip().casefold() in ("no action", "no-action", "none")
 
 
 def parse_call(text: str) -> CallText:
     """``tool NAME(…)`` with what may follow it. Raises :class:`NotationError`."""
-    found = re.fullmatch(r"\s*tool\s+([A-Za-z0-9_.-]+)\s*(\(.*?\))?(?:\s+(.*?))?\s*", text)
-    if not found:
+    found = re.fullmatch(
+        r"\s*(tool\s+)?([A-Za-z0-9_.-]+)\s*(\(.*?\))?(?:\s+(.*?))?\s*", text, re.DOTALL
+    )
+    if not found or not (found[1] or found[3]):
         raise NotationError(
             f"{text.strip()!r:.120} is no call: write `tool NAME(argument=value, …)`, several "
             "joined by `;`, alternatives by `or`"
         )
-    name, inside, rest = found[1], found[2], found[3] or ""
+    name, inside, rest = found[2], found[3], found[4] or ""
     times: int | None = None
     default_of = ""
     before_write = False
@@ -188,6 +205,7 @@ _CLAUSES = [
         ("others_unchanged", r"others unchanged"),
         ("unchanged", r"unchanged"),
         ("basis_is_current", r"basis is current"),
+        ("journal_count", rf"journal has (?P<number>no|[0-9]+) (?P<calls>{_CALL})"),
         ("journal", rf"journal has (?P<calls>{_CALL}(?: before {_CALL})*)"),
         (
             "between",
@@ -198,6 +216,8 @@ _CLAUSES = [
         ("excludes", rf"(?P<value>{_VALUE}) not in (?P<path>{_PATH})"),
         ("in", rf"(?P<path>{_PATH}) in (?P<value>\[[^\]]*\])"),
         ("includes", rf"(?P<value>{_VALUE}) in (?P<path>{_PATH})"),
+        ("includes", rf"(?P<path>{_PATH}) (?:includes|contains) (?P<value>{_VALUE})"),
+        ("excludes", rf"(?P<path>{_PATH}) excludes (?P<value>{_VALUE})"),
         ("starts_with", rf"(?P<path>{_PATH}) starts with (?P<value>{_VALUE})"),
         ("equals", rf"(?P<path>{_PATH}) == (?P<value>{_VALUE})"),
         ("not_equals", rf"(?P<path>{_PATH}) != (?P<value>{_VALUE})"),
@@ -236,6 +256,9 @@ def _clause(kind: str, parts: dict[str, str | None]) -> Clause:
         case "journal":
             calls = (parts["calls"] or "").split(" before ")
             return Clause("journal_order", value=tuple(parse_call(f"tool {c}") for c in calls))
+        case "journal_count":
+            number = 0 if parts["number"] == "no" else int(parts["number"] or "0")
+            return Clause("journal_count", value=(parse_call(f"tool {parts['calls']}"), number))
         case "between":
             after, before = parse_value(parts["after"] or ""), parse_value(parts["before"] or "")
             return Clause("between", path, {"after": after, "before": before, "equals": value})

@@ -21,6 +21,7 @@ from actors.families.expectation_notation import (
     CallText,
     Clause,
     NotationError,
+    is_no_action,
     parse_action,
     parse_call,
     parse_predicate,
@@ -59,7 +60,7 @@ from schemas.transfer import (
     Waiver,
     WriteSession,
 )
-from schemas.transfer_checks import look_up
+from schemas.transfer_checks import ALWAYS_THERE, DECISION, look_up
 
 EXERCISED_BY: Mapping[CaseKind, Exercise] = {
     "principal_negative": "principal",
@@ -68,8 +69,9 @@ EXERCISED_BY: Mapping[CaseKind, Exercise] = {
     "persistence": "persistence",
     "noninterference": "noninterference",
 }
-ALWAYS: Mapping[str, str] = {"state": ""}
-"""Surfaces that need no place: the whole state."""
+WHOLE_STATE = "state"
+PLACELESS = frozenset({WHOLE_STATE, *ALWAYS_THERE})
+"""Surfaces that need no place: the whole state, the journal, the decision."""
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ class SaidOperation(Value):
     """``fixture.operations``: what a tool does, where its name does not say it."""
 
     effect: Effect | None = None
-    do: Literal["get", "keys", "set", "merge", "append", "nothing"]
+    do: Literal["get", "keys", "set", "merge", "append", "remove", "nothing"]
     path: str = ""
     value: Any = None
 
@@ -176,6 +178,8 @@ class ReadCase:
         for clause in self.clauses:
             if clause.kind == "journal_order":
                 yield from clause.value
+            elif clause.kind == "journal_count":
+                yield clause.value[0]
 
 
 def convert(document: Document) -> tuple[Family, tuple[str, ...]]:
@@ -201,7 +205,7 @@ def convert(document: Document) -> tuple[Family, tuple[str, ...]]:
     said += [
         f"surface {name}: `{path or 'the whole state'}`"
         for name, path in surfaces.items()
-        if name not in source.fixture.surfaces and name not in ALWAYS
+        if name not in source.fixture.surfaces and name not in PLACELESS
     ]
     places = Places(state, tools, surfaces, _writers(cases, tools))
     converted = []
@@ -337,8 +341,13 @@ def _usage(cases: Sequence[ReadCase], signatures: Mapping[str, Signature]) -> Us
     values: dict[tuple[str, str], list[Any]] = {}
     expected: list[tuple[str, frozenset[str]]] = []
     compared: dict[str, list[Any]] = {}
+    keys: dict[str, set[str]] = {}
+    counted: set[str] = set()
+    changing: set[str] = set()
     for read in cases:
         outcome = read.case.expected.outcome
+        changing |= {call.tool for call in read.prohibited}
+        changing |= {alternative[-1].tool for alternative in read.alternatives}
         for call in read.calls():
             for argument in _named(call, signatures[call.tool]):
                 seen = values.setdefault((call.tool, argument.name), [])
@@ -352,11 +361,16 @@ def _usage(cases: Sequence[ReadCase], signatures: Mapping[str, Signature]) -> Us
         for call in (call for alternative in read.alternatives for call in alternative):
             if not call.default_of:
                 expected.append((call.tool, frozenset(a.name for a in call.arguments)))
-            if outcome is not None and outcome.surface not in ALWAYS:
+            if outcome is not None and outcome.surface not in PLACELESS:
                 of_tool = surfaces.setdefault(call.tool, [])
                 if outcome.surface not in of_tool:
                     of_tool.append(outcome.surface)
         for clause in read.clauses:
+            key = re.fullmatch(r"[^()]+\(([^()]*)\)", clause.path)
+            if outcome is not None and key:
+                keys.setdefault(outcome.surface, set()).add(key[1].strip())
+            if outcome is not None and clause.kind == "count" and not clause.path:
+                counted.add(outcome.surface)
             if clause.kind in ("equals", "not_equals"):
                 last = re.split(r"[./]", re.sub(r"\(.*\)", "", clause.path))[-1]
                 compared.setdefault(last, []).append(clause.value)
@@ -370,6 +384,9 @@ def _usage(cases: Sequence[ReadCase], signatures: Mapping[str, Signature]) -> Us
             "principal": frozenset(session.principal for session in sessions),
             "task_class": frozenset(session.task_class for session in sessions),
         },
+        changing=frozenset(changing),
+        keys_of={surface: frozenset(found) for surface, found in keys.items()},
+        counted=frozenset(counted),
         predicate_values={word: tuple(seen) for word, seen in compared.items()},
     )
 
@@ -393,6 +410,7 @@ def _in_words(item: Inferred) -> str:
         "set": "sets",
         "merge": "changes fields of",
         "append": "adds to",
+        "remove": "removes",
         "nothing": "changes nothing",
     }[operation.do]
     place = f" `{operation.path or 'everything'}`" if operation.do != "nothing" else ""
@@ -408,7 +426,7 @@ def _writers(cases: Sequence[ReadCase], tools: Mapping[str, Tool]) -> dict[str, 
     writers: dict[str, dict[str, Tool]] = {}
     for read in cases:
         outcome = read.case.expected.outcome
-        if outcome is None:
+        if outcome is None or outcome.surface in PLACELESS:
             continue
         for alternative in read.alternatives:
             for call in alternative:
@@ -428,13 +446,15 @@ def _surfaces(
     writers = _writers(cases, tools)
     for read in cases:
         outcome = read.case.expected.outcome
-        if outcome is None or outcome.surface in surfaces:
+        if outcome is None or outcome.surface in surfaces or outcome.surface in ALWAYS_THERE:
             continue
         name = outcome.surface
-        key = next((key for key in plurals(name) if key in source.fixture.state), None)
+        state = source.fixture.state
+        key = next((key for key in plurals(name) if key in state), None)
+        key = key or next((key for key in state if name in plurals(key)), None)
         places = {_place_of(tool, name, read) for tool in writers.get(name, ())}
-        if name in ALWAYS:
-            surfaces[name] = ALWAYS[name]
+        if name == WHOLE_STATE:
+            surfaces[name] = ""
         elif key is not None:
             surfaces[name] = key
         elif len(places) == 1:
@@ -487,6 +507,8 @@ class Places:
         here = look_up(self.state, root)
         if isinstance(here, Mapping) and keys[0] in here:
             return "/".join(keys)
+        if keys[0].isdigit() and isinstance(here, list):
+            return "/".join(keys)
         for tool in self.writers.get(surface, ()):
             found = self._written(read, tool, root, keys)
             if found is not None:
@@ -506,8 +528,16 @@ class Places:
     def _written(self, read: ReadCase, tool: Tool, root: str, keys: Sequence[str]) -> str | None:
         """The path of the argument ``keys[0]`` where ``tool`` writes it, below ``root``."""
         operation = tool.operation
+        if operation.do == "append" and operation.path == root:
+            first = look_up(self.state, root)
+            is_field = isinstance(operation.value, Mapping) and keys[0] in operation.value
+            entry = str(len(first)) if isinstance(first, list) else "0"
+            return "/".join([entry, *keys]) if is_field else None
         if operation.do not in ("set", "merge"):
             return None
+        if isinstance(operation.value, Mapping) and len(keys) > 1 and keys[1] in operation.value:
+            selector = operation.path.removeprefix(f"{root}/")
+            return "/".join(keys) if re.fullmatch(r"\{\w+\}", selector) else None
         parts = operation.path.split("/")
         in_root = len(root.split("/")) if root else 0
         is_whole = operation.value == f"{{{keys[0]}}}"
@@ -580,6 +610,9 @@ def _case(
         )
         at = f"{read.key}.prohibited"
         prohibited = tuple(_pattern(call, read, places) for call in read.prohibited)
+        if case.expected.action is not None and is_no_action(case.expected.action):
+            writing = [tool for tool in places.tools.values() if tool.effect == "write"]
+            prohibited = tuple(CallPattern(tool=tool.name) for tool in writing)
         at = f"{read.key}.expected.outcome.predicate"
         outcome = _checks(source, read, places)
     except CannotInfer as error:
@@ -712,6 +745,13 @@ def _checks(source: HalfFormalFamily, read: ReadCase, places: Places) -> tuple[C
                 value = msgspec.to_builtins([_without_defaults(p) for p in patterns])
                 checks.append(Check(surface="journal", path="", op="journal_order", value=value))
                 continue
+            case "journal_count":
+                call, number = clause.value
+                value = msgspec.to_builtins(
+                    {**_without_defaults(_pattern(call, read, places)), "is": number}
+                )
+                checks.append(Check(surface="journal", path="", op="count", value=value))
+                continue
             case "no_foreign_terms":
                 path, value = _foreign_terms(clause, read, places)
                 checks.append(Check(surface=surface, path=path, op="excludes", value=value))
@@ -720,6 +760,12 @@ def _checks(source: HalfFormalFamily, read: ReadCase, places: Places) -> tuple[C
                 path = _unchanged_path(clause, read, places, surface)
                 checks.append(Check(surface=surface, path=path, op="unchanged"))
                 continue
+        if clause.path in ("basis", "option", "decision") and clause.kind != "count":
+            of_decision = "basis" if clause.path == "basis" else "option"
+            checks.append(
+                Check(surface=DECISION, path=of_decision, op=clause.kind, value=clause.value)
+            )
+            continue
         path = places.path(read, surface, clause.path) if clause.path else ""
         named.append(path)
         value = _compared(clause, path, read, places, surface)

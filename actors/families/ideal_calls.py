@@ -112,7 +112,12 @@ def _in_vain(tool: Tool, behaviour: Acknowledgement) -> int:
 
 
 def _fill(family: Family, case: Case, tool: Tool, pattern: CallPattern) -> Arguments:
-    wanted = dict(_wanted(family, case, tool)) if tool.effect == "write" else {}
+    wanted: Arguments = {}
+    for name, value in _wanted(family, case, tool) if tool.effect == "write" else ():
+        before = wanted.get(name)
+        if isinstance(value, list) and isinstance(before, list):
+            value = [*before, *(item for item in value if item not in before)]
+        wanted[name] = value
     filled: Arguments = {}
     for name, kind in tool.parameters.items():
         test = pattern.arguments.get(name)
@@ -144,7 +149,7 @@ def _wanted(family: Family, case: Case, tool: Tool) -> Iterator[tuple[str, Any]]
     """Arguments that the predicate asks for, by laying its paths over what the tool writes."""
     template, value = tool.operation.path.split("/"), tool.operation.value
     for check in case.expected.outcome:
-        if check.surface not in family.fixture.surfaces:
+        if check.surface not in family.fixture.surfaces or check.op == "unchanged":
             continue
         root = family.fixture.surfaces[check.surface]
         path = "/".join(filter(None, (root, check.path))).split("/")
@@ -188,7 +193,9 @@ def _value_for(check: Check, family: Family, path: str) -> Any:
         case "in":
             return check.value[0]
         case "includes":
-            return list(check.value)
+            first = look_up(family.fixture.state, path)
+            kept = list(first) if isinstance(first, (list, tuple)) else []
+            return [*kept, *(item for item in check.value if item not in kept)]
         case "between":
             after, before = check.value["after"], check.value["before"]
             first = look_up(family.fixture.state, path)
@@ -221,7 +228,7 @@ def check_satisfiable(family: Family) -> Findings:
     and the positive's predicate does not hold where nothing is done."""
     tools = {tool.name for tool in family.fixture.tools}
     for case in family.cases:
-        for number, alternative in enumerate(case.expected.action, start=1):
+        for number, alternative in enumerate(case.expected.action or ((),), start=1):
             if not all(pattern.tool in tools for pattern in alternative):
                 continue  # named by another rule
             if not case.expected.decision_accept:

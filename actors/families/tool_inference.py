@@ -18,30 +18,31 @@ from schemas.transfer import Effect, Operation, Tool
 ParameterType = Literal["string", "integer", "number", "boolean", "list"]
 
 LIST_VERBS = frozenset({"list"})
-READ_VERBS = LIST_VERBS | {
-    "read",
-    "get",
-    "show",
-    "search",
-    "find",
-    "look",
-    "view",
-    "fetch",
-    "query",
-}
 # fmt: off
-WRITE_VERBS = frozenset(
+READ_VERBS = LIST_VERBS | frozenset(
     {
-        "write", "save", "move", "submit", "start", "change", "set", "add", "append",
-        "create", "update", "send", "post", "put", "close", "open", "merge", "publish",
-        "book", "assign", "record", "store", "edit", "file", "mark", "run", "stop",
-        "schedule", "insert",
+        "read", "get", "show", "search", "find", "look", "view", "fetch", "query", "check",
+        "count", "lookup", "inspect", "describe", "browse", "load", "select",
+    }
+)
+REMOVE_VERBS = frozenset({"delete", "remove", "erase", "drop"})
+WRITE_VERBS = REMOVE_VERBS | frozenset(
+    {
+        "add", "append", "apply", "approve", "archive", "assign", "book", "cancel",
+        "change", "charge", "close", "commit", "complete", "copy", "create", "deploy",
+        "disable", "draft", "edit", "enable", "enter", "file", "fill", "finish", "grant",
+        "insert", "install", "invite", "issue", "label", "launch", "lock", "log", "mark",
+        "merge", "move", "notify", "open", "order", "pay", "pin", "place", "post",
+        "publish", "push", "put", "quote", "record", "refund", "register", "reject",
+        "release", "rename", "reply", "reserve", "restart", "revoke", "run", "save",
+        "schedule", "send", "set", "sign", "start", "stop", "store", "submit", "switch",
+        "tag", "transfer", "trigger", "unlock", "update", "upgrade", "upload", "write",
     }
 )
 # fmt: on
 MAX_ENTRIES_NAMED = 24
 """A description names the entries of a place up to so many."""
-RESOLVE_VERBS = frozenset({"ask", "escalate"})
+RESOLVE_VERBS = frozenset({"ask", "clarify", "consult", "escalate"})
 
 
 class CannotInfer(ValueError):
@@ -68,8 +69,14 @@ class Usage:
     """(tool, argument) → values that cases name for it."""
     expected: Sequence[tuple[str, frozenset[str]]]
     """(tool, arguments that are named) of every expected call."""
+    changing: frozenset[str]
+    """Tools that cases prohibit, or expect as the last call."""
     session_values: Mapping[str, frozenset[str]]
     """``principal``, ``project``, ``task_class`` → values over all sessions."""
+    keys_of: Mapping[str, frozenset[str]]
+    """Surface → keys in predicates like ``lane(812) == hold``: it has an entry for each."""
+    counted: frozenset[str]
+    """Surfaces whose entries predicates count."""
     predicate_values: Mapping[str, tuple[Any, ...]]
     """Last word of a predicate's path → values that it is compared with."""
 
@@ -131,12 +138,15 @@ def effect_of(name: str) -> Effect:
 
 
 def subject_of(name: str) -> str:
-    """The words of a tool's name without its verb, joined by ``_``."""
+    """The words of a tool's name without its verb, joined by ``_``. Without a known verb the last
+    word is taken for one."""
     words = words_of(name)
     verbs = READ_VERBS | WRITE_VERBS | RESOLVE_VERBS
     if words[-1] in verbs:
         return "_".join(words[:-1])
-    return "_".join(words[1:]) if words[0] in verbs else "_".join(words)
+    if words[0] in verbs:
+        return "_".join(words[1:])
+    return "_".join(words[:-1]) if len(words) > 1 else words[0]
 
 
 def plurals(word: str) -> tuple[str, ...]:
@@ -213,28 +223,34 @@ def infer_write(
     :class:`CannotInfer`."""
     subject = subject_of(tool.name)
     names = tool.parameters
-    if subject in names and len(names) > 1:
-        container = _container_with_field(subject, names, state, reads)
-        if container is not None:
-            key, selector = container
-            rest = [name for name in names if name not in (selector, subject)]
-            if not rest:
-                path = f"{key}/{{{selector}}}/{subject}"
-                why = f"{subject} is a field of the entries of {key}"
-                return Operation(do="set", path=path, value=f"{{{subject}}}"), why
+    if set(words_of(tool.name)) & REMOVE_VERBS:
+        return _removal(tool, subject, state, usage)
+    expected_on = usage.surfaces_of.get(tool.name, ())
+    container = _container_with_field(subject, names, state, reads)
     found_key = state_key(subject, state)
-    if found_key is not None:
+    of_surface = state_key(expected_on[0], state) if len(expected_on) == 1 else None
+    if of_surface is not None and of_surface not in (found_key, container and container[0]):
+        return _write_for(tool, expected_on[0], of_surface, state, usage)
+    if container is not None:
+        key, selector = container
+        if set(names) == {selector, subject}:
+            path = f"{key}/{{{selector}}}/{subject}"
+            why = f"{subject} is a field of the entries of {key}"
+            return Operation(do="set", path=path, value=f"{{{subject}}}"), why
+    # An argument that a predicate compares is part of what is written, and selects no entry.
+    fields = {name for name in names if name in usage.predicate_values}
+    if found_key is not None and (
+        of_surface == found_key or not any(state_key(name, state) == found_key for name in fields)
+    ):
         return _write_at(found_key, state[found_key], names), f"its subject is {found_key}"
     for name in names:
         key_of_argument = state_key(name, state)
-        if key_of_argument is not None and isinstance(state[key_of_argument], Mapping):
+        if key_of_argument and isinstance(state[key_of_argument], Mapping) and name not in fields:
             others = [other for other in names if other != name]
             path = f"{key_of_argument}/{{{name}}}"
             entry = next(iter(state[key_of_argument].values()), None)
-            return _record_at(
-                path, entry, others
-            ), f"its {name} names an entry of {key_of_argument}"
-    expected_on = usage.surfaces_of.get(tool.name, ())
+            why = f"its {name} names an entry of {key_of_argument}"
+            return _record_at(path, entry, others), why
     for surface in expected_on:
         for name in names:
             if surface in usage.values.get((tool.name, name), ()):
@@ -243,7 +259,7 @@ def infer_write(
                 return _record_at(path, None, others), f"its {name} names the surface {surface}"
     if len(expected_on) == 1:
         place = surfaces.get(expected_on[0], expected_on[0])
-        return _record_at(place, state.get(place), names), f"cases read it as {expected_on[0]}"
+        return _write_for(tool, expected_on[0], place, state, usage)
     if not expected_on and not any(name == tool.name for name, _ in usage.expected):
         record = {name: f"{{{name}}}" for name in names}
         return Operation(do="append", path=subject or tool.name, value=record), (
@@ -257,10 +273,52 @@ def infer_write(
     )
 
 
+def _write_for(
+    tool: Signature, surface: str, place: str, state: Mapping[str, Any], usage: Usage
+) -> tuple[Operation, str]:
+    """What is written where the cases read ``surface``: an entry for each key that a predicate
+    names, an entry of a list that is counted, else the record as a whole."""
+    names, why = tool.parameters, f"cases read it as {surface}"
+    keys = usage.keys_of.get(surface, frozenset())
+    for name in names:
+        if keys & set(map(str, usage.values.get((tool.name, name), ()))):
+            record = {other: f"{{{other}}}" for other in names if other != name}
+            operation = Operation(do="set", path=f"{place}/{{{name}}}", value=record)
+            return operation, f"{why}, with an entry for each {name}"
+    if isinstance(state.get(place), list) or (place not in state and surface in usage.counted):
+        record = {name: f"{{{name}}}" for name in names}
+        return Operation(do="append", path=place, value=record), f"{why}, entry by entry"
+    return _record_at(place, state.get(place), names), why
+
+
+def _removal(
+    tool: Signature, subject: str, state: Mapping[str, Any], usage: Usage
+) -> tuple[Operation, str]:
+    key = state_key(subject, state)
+    if key is None:
+        key = next((k for k in (state_key(name, state) for name in tool.parameters) if k), None)
+    if key is not None and isinstance(state[key], Mapping) and tool.parameters:
+        path, _, left = _descend(state[key], key, tool.parameters)
+        if not left:
+            return Operation(do="remove", path=path), f"it removes an entry of {key}"
+    if not any(name == tool.name for name, _ in usage.expected):
+        record = {name: f"{{{name}}}" for name in tool.parameters}
+        return Operation(do="append", path=subject or tool.name, value=record), (
+            "no case expects it: it leaves an entry in a list"
+        )
+    raise CannotInfer(
+        f"what {tool.name} removes cannot be told; say it under `fixture.operations`: "
+        f'{{{tool.name}: {{do: remove, path: "KEY/{{argument}}"}}}}'
+    )
+
+
 def _container_with_field(
     subject: str, names: Sequence[str], state: Mapping[str, Any], reads: Mapping[str, Operation]
 ) -> tuple[str, str] | None:
-    """(state key, selecting argument) of the mapping whose entries have a field ``subject``."""
+    """(state key, selecting argument) of the mapping whose entries have a field ``subject``, where
+    the tool takes it as an argument."""
+    if subject not in names:
+        return None
     fitting = [
         key
         for key, entries in state.items()
@@ -321,7 +379,7 @@ def infer_tools(
     ``said`` and ``surfaces`` are what the author wrote under ``operations`` and ``surfaces``.
     Raises :class:`CannotInfer`.
     """
-    effects = {tool.name: _effect(tool.name, said) for tool in signatures}
+    effects = {tool.name: _effect(tool.name, said, usage) for tool in signatures}
     operations: dict[str, tuple[Operation, str]] = {
         name: (operation, "") for name, (_, operation) in said.items()
     }
@@ -345,9 +403,21 @@ def infer_tools(
     return (*tools, *_readers_of_the_rest(state, reads.values(), usage, set(effects)))
 
 
-def _effect(name: str, said: Mapping[str, tuple[Effect | None, Operation]]) -> Effect:
-    effect = said[name][0] if name in said else None
-    return effect if effect is not None else effect_of(name)
+def _effect(name: str, said: Mapping[str, tuple[Effect | None, Operation]], usage: Usage) -> Effect:
+    """As the author says, else as the verb says. A tool with a verb of its own writes where cases
+    expect it last or prohibit it: nobody prohibits reading."""
+    if name in said:
+        effect, operation = said[name]
+        if effect is not None:
+            return effect
+        if operation.do != "nothing":
+            return "read" if operation.do in ("get", "keys") else "write"
+    try:
+        return effect_of(name)
+    except CannotInfer:
+        if name in usage.changing:
+            return "write"
+        raise
 
 
 def _readers_of_the_rest(
@@ -448,6 +518,8 @@ def _what_it_does(operation: Operation, effect: Effect) -> str:
             return f"Changes fields of {place}."
         case "set":
             return f"Sets {place}."
+        case "remove":
+            return f"Removes {place}."
         case "nothing" if effect == "resolve":
             return "Asks somebody who can decide. Changes nothing."
         case _:

@@ -269,3 +269,23 @@ def test_merging_changes_the_named_fields_and_loses_no_other() -> None:
     assert merged.state["code"] == {"identifier": "B", "comments": ["kept"]}
     refused = merged.call("onto_flat", {})
     assert (refused.ok, refused.error, merged.state["flat"]) == (False, "not_possible", 1)
+
+
+def test_removing_takes_one_entry_away_and_no_other() -> None:
+    fixture = Fixture(
+        state={"files": {"a": "x", "b": "y"}},
+        surfaces={},
+        tools=(
+            tool(
+                "file_delete",
+                "write",
+                Operation(do="remove", path="files/{name}"),
+                parameters={"name": TEXT},
+            ),
+        ),
+    )
+    removing = World(fixture, ("a", "b"))
+    assert removing.call("file_delete", {"name": "a"}).ok
+    again = removing.call("file_delete", {"name": "a"})
+    assert (again.ok, again.error) == (False, "not_found")
+    assert removing.state == {"files": {"b": "y"}}

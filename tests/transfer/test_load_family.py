@@ -116,8 +116,8 @@ BAD: dict[str, tuple[Callable[[], str | bytes], str]] = {
         r"tree_write has no argument 'three'; it has tree, file, key, value",
     ),
     "an unknown verb": (
-        lambda: changed("job_start(name)", "job_yodel(name)").replace("job_start", "job_yodel"),
-        r"`fixture.tools`: the tool job_yodel has no known verb: .*fixture.operations",
+        lambda: changed("tree_list(tree)", "tree_yodel(tree)"),
+        r"`fixture.tools`: the tool tree_yodel has no known verb: .*fixture.operations",
     ),
     "an action that is no call": (
         lambda: changed("action: tool tree_write(tree=staging, file=limits.toml)", "action: write"),
