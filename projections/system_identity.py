@@ -15,7 +15,15 @@ from schemas.transfer_study import Driver, Memory, TransferStudy
 
 MEMORY_FILES = ("harnesses/memory/", "actors/memory_systems/", "schemas/rendering.py")
 DRIVER_FILES = ("harnesses/drivers/", "schemas/rendering.py")
-SESSION_FILES = ("actors/memory_sessions.py", "actors/fixture/")
+SESSION_FILES = (
+    "actors/memory_sessions.py",
+    "actors/memory_case.py",
+    "actors/fixture/",
+    "harnesses/contract.py",
+    "schemas/distractors.py",
+    "schemas/offered_tool.py",
+    "schemas/transfer_checks.py",
+)
 SCORER_FILES = ("projections/transfer_", "schemas/transfer_checks.py", "schemas/lifecycle.py")
 
 
