@@ -74,6 +74,21 @@ MAX_CLAIMS = 100
 """More than so much from a system under test, and the session has flooded."""
 
 
+EMITS = (
+    events.SystemDescribed,
+    events.MemorySeeded,
+    events.StoreSnapshotted,
+    events.SessionOpened,
+    events.MemoryRetrieved,
+    events.MemoryWritten,
+    events.FixtureCalled,
+    events.DecisionDeclared,
+    events.SessionClosed,
+    events.SurfaceRead,
+    CaseFinished,
+)
+
+
 class SuiteInHand(Protocol):
     """What a worker knows of the frozen suite (``actors.frozen_suite.FrozenTransfer``)."""
 

@@ -27,6 +27,7 @@ import structlog
 
 from actors.cell_engine import RecordedAnswer
 from actors.loop import Done, Work
+from actors.memory_case import EMITS as OF_THE_CASE
 from actors.memory_case import CaseRun, Steps, SuiteInHand, void
 from actors.memory_systems.contract import CaseFolders
 from actors.memory_systems.registry import OpenMemory, open_memory
@@ -37,26 +38,12 @@ from projections.fold import ReadArtifact
 from schemas.base import Event
 from schemas.commands import AdvanceSession, ContinueStudy
 from schemas.commands import AskModel as AskModelCommand
-from schemas.events import transfer as events
 from schemas.events.cell import CellStarted, TurnAnswered, TurnFailed
 from schemas.events.transfer import CaseFinished
 from schemas.identifiers import CellId, parse_cell_id
 
 HANDLES = (AdvanceSession,)
-EMITS = (
-    CellStarted,
-    events.SystemDescribed,
-    events.MemorySeeded,
-    events.StoreSnapshotted,
-    events.SessionOpened,
-    events.MemoryRetrieved,
-    events.MemoryWritten,
-    events.FixtureCalled,
-    events.DecisionDeclared,
-    events.SessionClosed,
-    events.SurfaceRead,
-    CaseFinished,
-)
+EMITS = (CellStarted, *OF_THE_CASE)
 
 diagnostics = structlog.get_logger()
 

@@ -14,10 +14,13 @@ EMITTERS = (
     "actors.cells",
     "actors.corrections",
     "actors.grading",
+    "actors.memory_case",
+    "actors.memory_sessions",
     "actors.miner",
     "actors.model_server",
     "actors.operator",
     "actors.scheduler",
+    "actors.transfer_analysis",
 )
 BY_THE_LOOP = {
     "ledger.created.v1",
@@ -44,4 +47,10 @@ def test_an_actor_builds_only_events_that_it_declares(name: str) -> None:
 
 def test_outcome_events_are_exactly_those_that_show_success() -> None:
     carriers = {event.TYPE for event in ALL_EVENTS if event.CARRIES_OUTCOME}
-    assert carriers == {"cell.graded.v1", "analysis.completed.v1", "report.written.v1"}
+    assert carriers == {
+        "cell.graded.v1",
+        "analysis.completed.v1",
+        "report.written.v1",
+        "surface.read.v1",
+        "transfer.scored.v1",
+    }
