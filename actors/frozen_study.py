@@ -22,8 +22,10 @@ from actors.workspaces import (
     make_template,
     read_snapshot,
 )
+from harnesses import registry
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused
+from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
 from schemas.base import ArtifactRef
@@ -83,6 +85,7 @@ class FrozenStudy:
                 "an amendment has taken away what planned cells need "
                 f"({'; '.join(missing)}): put it back into study.toml and `ledger amend` again"
             )
+        self._amendments = fold(Amendments(), facts)
         self._packs: dict[str, ArtifactRef] = {}
         for fact in facts:
             if isinstance(fact.event, TasksFrozen):
@@ -91,11 +94,27 @@ class FrozenStudy:
         self._checked_stores: set[Path] = set()
 
     def treatment(self, arm: str) -> TreatmentIdentity:
-        """Raises Refused for an arm that was not frozen."""
+        """The arm as it was frozen, or as amendments of its code left it. Raises Refused for one
+        that was not frozen."""
         for treatment in self.event.treatments:
             if treatment.id == arm:
-                return treatment
+                source = self._amended_source(arm)
+                return msgspec.structs.replace(treatment, source=source or treatment.source)
         raise Refused(f"treatment {arm} was not frozen: a cell of it cannot run")
+
+    def _amended_source(self, arm: str) -> str:
+        """Digest of the arm's code where an amendment has changed some of it, else empty."""
+        harness = registry.HARNESSES.get(arm)
+        if harness is None:
+            return ""
+        files = {f"code/harnesses/{p}": p for p in (*harness.source_files, *harness.prompt_files)}
+        bound = self._amendments.bound()
+        changed = {
+            name for row in self._amendments.recorded for name in row["changed"].splitlines()
+        }
+        if changed.isdisjoint(files) or not bound.keys() >= files.keys():
+            return ""
+        return registry.source_digest_of({path: bound[name] for name, path in files.items()})
 
     def base_store(self, repository: str) -> Path:
         """The bare object store with the repository's base trees; made from the frozen pack when

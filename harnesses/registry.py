@@ -1,6 +1,7 @@
 """The arms that ship, by id, and the digests that are part of their identity."""
 
 import hashlib
+from collections.abc import Mapping
 from importlib import resources
 
 from harnesses import h000_exact_search, h018_oracle_files
@@ -74,8 +75,13 @@ def source_digest(harness: Harness) -> str:
     Anybody can compute it in ``harnesses/``: ``sha256sum FILES | sha256sum``, with the files of
     ``source_files`` and ``prompt_files`` in the order of ``LC_ALL=C sort``.
     """
-    listing = "".join(
-        f"{hashlib.sha256(_read_package_file(path)).hexdigest()}  {path}\n"
-        for path in sorted((*harness.source_files, *harness.prompt_files))
+    files = (*harness.source_files, *harness.prompt_files)
+    return source_digest_of(
+        {path: hashlib.sha256(_read_package_file(path)).hexdigest() for path in files}
     )
+
+
+def source_digest_of(digests: Mapping[str, str]) -> str:
+    """The same from the SHA-256 of every one of those files by path, as a record names them."""
+    listing = "".join(f"{digest}  {path}\n" for path, digest in sorted(digests.items()))
     return hashlib.sha256(listing.encode("ascii")).hexdigest()

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.analysis import compute
 from actors.frozen_study import FrozenStudy
+from actors.identity import package_files
 from actors.loop import Context, carry_out
 from actors.operator import HANDLERS
+from harnesses import registry
 from ledger.errors import Refused
 from ledger.memory_log import MemoryLog
 from schemas.commands import AmendStudy
@@ -107,3 +110,21 @@ def test_what_a_study_does_not_declare_is_named(study: SmallStudy) -> None:
         study.study.model("M999")
     with pytest.raises(LookupError, match="repository R999 is not declared"):
         study.study.repository("R999")
+
+
+def test_an_arm_whose_code_was_amended_runs_with_the_amended_code(tmp_path: Path) -> None:
+    name = "harnesses/h000_exact_search.py"
+    other = tuple(
+        msgspec.structs.replace(file, digest="0" * 64) if file.name == name else file
+        for file in package_files()
+    )
+    study = SmallStudy(root=tmp_path, log=MemoryLog(), code=other)
+    study.write_complete()
+    frozen = {arm.id: arm.source for arm in study.frozen.treatments}
+    before = FrozenStudy(context_of(study))
+    assert {arm: before.treatment(arm).source for arm in frozen} == frozen
+    amend(study, TOML)
+    after = FrozenStudy(context_of(study))
+    present = registry.source_digest(registry.find_harness("H000"))
+    assert after.treatment("H000").source == present != frozen["H000"]
+    assert after.treatment("H018").source == frozen["H018"]
