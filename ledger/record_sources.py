@@ -19,7 +19,16 @@ import msgspec
 
 from ledger.checkpoint import MAX_NOTE_BYTES, split_notes
 from ledger.errors import Unfinished, Usage
-from ledger.regular_file import check_database, is_no_file, open_regular, read_regular
+from ledger.regular_file import (
+    Identity,
+    check_database,
+    database_closed,
+    database_opened,
+    is_no_file,
+    is_open_here,
+    open_regular,
+    read_regular,
+)
 from ledger.sqlite_log import IMPORTED_MARK as IMPORTED_MARK
 from ledger.sqlite_log import SCHEMA
 from schemas.envelope import MAX_RECORD_BYTES
@@ -135,12 +144,14 @@ class SqliteRecords:
         self.at_rest = not live and not _has_content(wal_of(path))
         self._before = self._fingerprint()
         self._mode = "ro&immutable=1" if self.at_rest else "ro"
+        self._wal_mode = self._read_wal_mode()
         self._budget = _Budget()
         self._connection = self._connect(self._budget)
+        self._identity: Identity | None = database_opened(path)
         try:
             self.schema = self._read_schema()
         except sqlite3.DatabaseError as error:
-            self._connection.close()
+            self.close()
             raise Damaged(f"{path.name}: {self._damage(error)}") from None
 
     def _connect(self, budget: "_Budget") -> sqlite3.Connection:
@@ -341,8 +352,16 @@ class SqliteRecords:
 
     def in_wal_mode(self) -> bool:
         """True when the header of the main file says that commits go to a WAL first."""
-        with open(self.path, "rb") as file:
-            return file.read(20)[18:] == b"\x02\x02"
+        return self._wal_mode
+
+    def _read_wal_mode(self) -> bool:
+        if is_open_here(self.path):
+            return True  # by our own log, which knows no other way
+        try:
+            with open_regular(self.path) as file:
+                return file.read(20)[18:] == b"\x02\x02"
+        except OSError as error:
+            raise _not_to_be_read(self.path, error) from None
 
     def has_known_tables(self) -> bool:
         """True when no table, index or view holds an expression that is not ours."""
@@ -399,6 +418,9 @@ class SqliteRecords:
 
     def close(self) -> None:
         self._connection.close()
+        if self._identity is not None:
+            database_closed(self._identity)
+            self._identity = None
 
 
 _NOT_DAMAGE = (
@@ -634,6 +656,8 @@ def open_records(path: Path, artifacts: Path | None = None, live: bool = False) 
 
 def is_sqlite(path: Path) -> bool:
     """Raises Damaged for what is no regular file, Unfinished for what cannot be read."""
+    if is_open_here(path):
+        return True
     try:
         with open_regular(path) as file:
             return file.read(16) == b"SQLite format 3\0"

@@ -9,11 +9,49 @@ it.
 import errno
 import os
 import stat
+from collections import Counter
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BESIDE = ("", "-wal", "-journal")
+
+Identity = tuple[int, int]
+_open_here: Counter[Identity] = Counter()
+_counting = Lock()
+
+
+def database_opened(path: Path) -> Identity:
+    """Say that this process has a connection to a database, until ``database_closed``.
+
+    Meanwhile it must not be opened in any other way: closing any descriptor of a file takes away
+    every lock that the process holds on it (POSIX, ``fcntl``), and without them another process
+    that ends deletes the WAL that we are writing to.
+    """
+    about = os.stat(path)
+    identity = (about.st_dev, about.st_ino)
+    with _counting:
+        _open_here[identity] += 1
+    return identity
+
+
+def database_closed(identity: Identity) -> None:
+    with _counting:
+        _open_here[identity] -= 1
+        if not _open_here[identity]:
+            del _open_here[identity]
+
+
+def is_open_here(path: str | os.PathLike[str], directory: int | None = None) -> bool:
+    """True for a database that this process has a connection to."""
+    if not _open_here:
+        return False
+    try:
+        about = os.stat(path, dir_fd=directory)
+    except (OSError, ValueError):
+        return False
+    return (about.st_dev, about.st_ino) in _open_here
 
 
 def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> BinaryIO:
@@ -22,6 +60,8 @@ def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> 
     ``directory`` is an open folder that ``path`` is a name in. Raises OSError; where something else
     stands in the file's place ``is_no_file`` holds for it and ``strerror`` says what.
     """
+    if is_open_here(path, directory):
+        raise RuntimeError(f"{os.fspath(path)} is a database that this process has open")
     try:
         descriptor = os.open(path, _FLAGS, dir_fd=directory)
     except OSError as error:
@@ -48,19 +88,21 @@ def read_regular(path: str | os.PathLike[str], at_most: int) -> bytes:
 def check_database(path: Path) -> None:
     """Raises OSError where a database or a file that SQLite opens beside it is no regular file.
 
-    Nothing is opened: closing any descriptor of a database takes away every lock that this process
-    holds on it (POSIX), and with them other processes delete the WAL that we are writing to.
+    Nothing is opened (``database_opened`` says why).
     """
     for suffix in _BESIDE:
-        name = f"{path}{suffix}"
         try:
-            mode = os.stat(name, follow_symlinks=False).st_mode
+            check_regular(f"{path}{suffix}")
         except FileNotFoundError:
             if not suffix:
                 raise
-            continue
-        if not stat.S_ISREG(mode):
-            raise _instead_of_a_file(name, _kind(mode))
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raises OSError, like ``open_regular``, where no regular file stands. Opens nothing."""
+    mode = os.stat(path, follow_symlinks=False).st_mode
+    if not stat.S_ISREG(mode):
+        raise _instead_of_a_file(path, _kind(mode))
 
 
 def is_no_file(error: OSError) -> bool:

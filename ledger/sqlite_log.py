@@ -46,7 +46,13 @@ from ledger.log import (
     repeated,
     requested,
 )
-from ledger.regular_file import check_database, is_no_file
+from ledger.regular_file import (
+    Identity,
+    check_database,
+    database_closed,
+    database_opened,
+    is_no_file,
+)
 from schemas.envelope import Envelope
 
 APPLICATION_ID = 0x4C61624C  # "LabL"
@@ -126,6 +132,7 @@ class SqliteLog:
         self._leases = leases
         self._lock_file = lock_file
         self._clock = clock
+        self._identity: Identity | None = database_opened(path)
         self._lock = threading.RLock()
         self.warnings: tuple[str, ...] = ()
         """What is odd but no reason to stop, for the caller to show."""
@@ -402,6 +409,9 @@ class SqliteLog:
             if self._leases is not None:
                 self._leases.close()
             self._records.close()
+            if self._identity is not None:
+                database_closed(self._identity)
+                self._identity = None
 
     def _check_beginning(self) -> None:
         """A log that has lost its first records is not one that has none yet."""

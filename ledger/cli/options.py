@@ -15,7 +15,13 @@ from ledger.artifacts import Artifacts
 from ledger.cli.printable import printable as printable
 from ledger.clock import new_id
 from ledger.errors import Integrity, LedgerError, Unfinished, Usage
-from ledger.regular_file import is_no_file, open_regular, read_regular
+from ledger.regular_file import (
+    check_regular,
+    is_no_file,
+    is_open_here,
+    open_regular,
+    read_regular,
+)
 from ledger.sqlite_log import APPLICATION_ID, SqliteLog
 from ledger.study_directory import StudyDirectory
 
@@ -101,7 +107,7 @@ def require_ledger(directory: StudyDirectory) -> None:
     """
     path = directory.ledger
     try:
-        open_regular(path).close()
+        check_regular(path)
     except FileNotFoundError:
         if not directory.toml.exists():
             directory.read_study()  # says that there is no study here and how to make one
@@ -117,11 +123,17 @@ def _open_ledger(directory: StudyDirectory, open_log: Callable[[Path], SqliteLog
     """Open the study's ledger. Its place is fixed, so what stands there and is no ledger is one
     that was damaged or replaced, not a wrong path."""
     require_ledger(directory)
-    with open_regular(directory.ledger) as file:
-        header = file.read(HEADER_BYTES)
-    if not (header.startswith(SQLITE_MAGIC) and header.endswith(APPLICATION_ID.to_bytes(4, "big"))):
-        raise Integrity(f"{directory.ledger} does not begin like a ledger; {RESTORE}")
-    return open_log(directory.ledger)
+    path = directory.ledger
+    if not is_open_here(path):
+        try:
+            with open_regular(path) as file:
+                header = file.read(HEADER_BYTES)
+        except OSError as error:
+            raise Unfinished(f"{path}: {error.strerror}; look at its permissions") from None
+        application_id = APPLICATION_ID.to_bytes(4, "big")
+        if not (header.startswith(SQLITE_MAGIC) and header.endswith(application_id)):
+            raise Integrity(f"{path} does not begin like a ledger; {RESTORE}")
+    return open_log(path)
 
 
 def read_given(path: Path) -> bytes:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from ledger.log import Batch, NewEvent, StoredRecord
+from ledger.record_sources import is_sqlite
+from ledger.regular_file import open_regular
 from ledger.sqlite_log import SqliteLog
+from ledger.verify import Options, verify
 from schemas.commands import ContinueStudy
 from schemas.events.command import CommandRequested
 from tests.contract.conftest import assert_chain
@@ -123,3 +126,21 @@ def test_a_process_that_ends_leaves_the_wal_to_those_who_write(path: Path) -> No
     assert len(list(reader.read())) == 1 + 3 * BATCH + 1
     reader.close()
     log.close()
+
+
+def test_looking_at_a_log_that_is_open_here_keeps_its_locks(path: Path) -> None:
+    """Verification and the other ways to read a ledger in the process that writes to it."""
+    log = SqliteLog.open(path)
+    request = CommandRequested(role="scheduler", command=ContinueStudy())
+    log.append(Batch(events=[NewEvent("role/scheduler", request)], actor="operator", run="run"))
+    wal = path.with_name(f"{path.name}-wal")
+    before = wal.stat().st_ino
+    assert verify(path, options=Options(last_seen=False)).events == 1
+    assert is_sqlite(path)
+    SqliteLog.open_read_only(path).close()
+    with pytest.raises(RuntimeError, match="a database that this process has open"):
+        open_regular(path)
+    finish(start(path, "append", 1))
+    assert wal.stat().st_ino == before
+    log.close()
+    open_regular(path).close()
