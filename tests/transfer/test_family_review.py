@@ -1,6 +1,7 @@
 """The review: the given families pass; every rule is broken alone, is named, and teaches."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -389,3 +390,15 @@ def wrong_calls(family: Family, item: Any) -> list[list[tuple[str, dict[str, Any
         and not set(other.expected.decision_accept) & set(item.expected.decision_accept)
         for calls in [ideal_calls(family, other, other.expected.action[0])]
     ]
+
+
+def test_every_rule_is_documented() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "corrections-and-families.md").read_text(encoding="utf-8")
+    used = {
+        rule
+        for path in (root / "actors" / "families").glob("*.py")
+        for rule in re.findall(r'rule="([a-z-]+)"', path.read_text(encoding="utf-8"))
+    }
+    assert len(used) > 25
+    assert {rule for rule in used if f"`{rule}`" not in text} == set()
