@@ -52,6 +52,7 @@ class CellOutcome:
     model_ns: int = 0
     cut_answers: int = 0
     violations: int = 0
+    flagged: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     shown: set[str] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
@@ -112,6 +113,7 @@ class Outcomes:
                 "model_ns": int,
                 "cut_answers": int,
                 "violations": int,
+                "flagged": str,
             },
         )
     }
@@ -171,6 +173,7 @@ class Outcomes:
                 cell.changed = event.changed_paths
             case CellGraded():
                 cell.verdict = event.verdict
+                cell.flagged = event.flagged
                 cell.resolved = None if event.verdict == "infrastructure" else event.resolved
                 cell.resolved_if_submitted = event.resolved_if_submitted
                 cell.fail_to_pass_passed = event.fail_to_pass_passed
@@ -224,6 +227,7 @@ class Outcomes:
                     "model_ns": cell.model_ns,
                     "cut_answers": cell.cut_answers,
                     "violations": cell.violations,
+                    "flagged": "; ".join(cell.flagged),
                 }
             )
         return rows

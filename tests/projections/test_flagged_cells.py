@@ -1,0 +1,24 @@
+"""Flags of the grader reach who reads the table: they decide nothing, so they must be seen."""
+
+import msgspec
+
+from projections.fold import fold
+from projections.outcomes import Outcomes
+from schemas.events.grading import CellGraded
+from tests.projections.tiny_study import TinyStudy
+
+
+def test_flags_stand_beside_the_outcome(whole: TinyStudy) -> None:
+    facts = []
+    for fact in whole.facts():
+        if isinstance(fact.event, CellGraded):
+            flags = ("canary did not fail", "frames") if fact.event.resolved else ()
+            fact = msgspec.structs.replace(
+                fact, event=msgspec.structs.replace(fact.event, flagged=flags)
+            )
+        facts.append(fact)
+    rows = fold(Outcomes(whole.artifacts.get), facts).rows()
+    assert {(row["resolved"], row["flagged"]) for row in rows} >= {
+        (1, "canary did not fail; frames"),
+        (0, ""),
+    }
