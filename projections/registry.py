@@ -8,6 +8,7 @@ from projections.fold import Projection, ReadArtifact, Table
 from projections.outcomes import Outcomes
 from projections.pending_commands import PendingCommands
 from projections.progress import Progress
+from projections.repairs import Repairs
 from projections.residency import Residency
 from projections.tasks import MinedTasks
 from projections.transfer_tables import TransferTables
@@ -21,6 +22,7 @@ PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
     PendingCommands: lambda read: PendingCommands(),
     Outcomes: Outcomes,
     TransferTables: TransferTables,
+    Repairs: lambda read: Repairs(),
 }
 """How a fresh state of each is made; the order is the order of tables in every listing."""
 

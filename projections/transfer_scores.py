@@ -203,7 +203,7 @@ class RunEvidence:
     """Everything that was recorded of one attempt, and the rules it began under."""
 
     cell: str
-    version: str
+    suite: FrozenSuite
     planned: PlannedCase
     family: Family
     case: Case
@@ -998,7 +998,7 @@ def score_run(run: RunEvidence, read: ReadArtifact) -> RunScore:
         distractors=run.planned.distractors,
         attempt=finished.attempt,
         ended=finished.ended,
-        suite=run.version,
+        suite=run.suite.version,
         result=result,
         behavioural=_behavioural(case, stages, finished, prohibited),
         stages=stages,
@@ -1263,7 +1263,7 @@ class TransferScores:
         memory = next((m for m in self.study.memories if m.id == cell_id.arm), None)
         self.evidence[cell] = RunEvidence(
             cell=cell,
-            version=self.suite.version,
+            suite=self.suite,
             planned=planned,
             family=family,
             case=family.case(planned.case_id),

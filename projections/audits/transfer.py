@@ -63,7 +63,7 @@ class TransferAudit:
             case SessionOpened(purpose="task") as opened:
                 if self._read(opened.prompt) != run.case.prompt.encode():
                     yield f"{cell}: the first message is not the frozen prompt, byte for byte"
-                key = run.version, run.planned.unit
+                key = run.suite.version, run.planned.unit
                 if self._fixtures.setdefault(key, opened.fixture) != opened.fixture:
                     yield f"{cell}: the fixture began in another state than in other runs"
             case SessionClosed() as closed if closed.leaked:

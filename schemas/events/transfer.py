@@ -264,6 +264,7 @@ class RepairOpened(Event):
     """A failure was assigned to the earliest evidenced failing stage. Stream ``repair/<id>``."""
 
     TYPE: ClassVar[str] = "repair.opened.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     cell: Annotated[str, Meta(description="the failing run: CASE/MEMORY/DRIVER/TRIAL")]
     stage: Annotated[str, Meta(description="earliest evidenced failing stage")]
