@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actors.identity import combined, package_files
+from actors.identity import package_files
 from actors.loop import Context
 from ledger.errors import Integrity, Refused
 from ledger.log import decode
@@ -23,6 +23,7 @@ from projections.report.html_page import render_html
 from projections.report.markdown_page import render_markdown
 from projections.report.transfer_csv import render_counts, render_runs
 from projections.report_model import RUN_PAGES, run_page
+from projections.system_identity import scorer_digest
 from projections.transfer_report import TransferInputs, build_transfer_report
 from projections.transfer_results import (
     ThresholdHistory,
@@ -38,7 +39,6 @@ from schemas.transfer_study import TransferStudy
 
 EMITS = (TransferScored,)
 JSON = "application/json"
-SCORER_FILES = ("projections/transfer_", "schemas/transfer_checks.py", "schemas/lifecycle.py")
 
 
 def compute(context: Context, seq: int, leaf: str) -> TransferResults:
@@ -61,7 +61,7 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
         history,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=leaf),
         progress.simulated,
-        combined({f.name: f.digest for f in present if f.name.startswith(SCORER_FILES)}),
+        scorer_digest(present),
         [name for name in bound.keys() | now.keys() if bound.get(name) != now.get(name)],
     )
 

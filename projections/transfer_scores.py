@@ -1222,6 +1222,8 @@ class TransferScores:
                 self.study = study if isinstance(study, TransferStudy) else None
                 if isinstance(event, StudyFrozen) and self.study and self._prepared:
                     self._plan(self._prepared)
+                if isinstance(event, AmendmentRecorded) and self.study and event.plan:
+                    self._plan(event.plan)
             case _ if fact.stream.startswith("cell/"):
                 self._apply_to_cell(fact, fact.stream.removeprefix("cell/"), event)
 

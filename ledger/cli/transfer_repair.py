@@ -1,0 +1,230 @@
+"""``ledger transfer repair``: from a failed run to a documented change of one layer."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from ledger.cli.options import (
+    json_option,
+    print_json,
+    print_table,
+    printable,
+    reading,
+    study_option,
+    writing,
+)
+from ledger.errors import Usage
+
+if TYPE_CHECKING:
+    from schemas.commands import Command
+
+LAYERS = (
+    "representation",
+    "indexing",
+    "query",
+    "relevance_filter",
+    "conflict_policy",
+    "decision_control",
+    "tool_execution",
+    "outcome_check",
+    "unknown",
+)
+MAX_MANIFEST = 1 << 16
+
+manifest_option = click.option(
+    "--manifest",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="JSON file: layer \u2192 digest, all eight. Needed where the system does not show them.",
+)
+
+
+@click.group("repair")
+def command() -> None:
+    """Repair a failed run of a transfer study: one layer, rerun with its controls, documented.
+
+    open assigns the failure to its earliest evidenced stage and names the layer; change records
+    which one differs in the new system that an amendment declared; rerun fixes the runs that show
+    it; close is refused until all of them exist with unchanged prompts, fixtures and predicates.
+    """
+
+
+@command.command("open")
+@click.argument("repair", metavar="NAME")
+@click.option("--run", "cell", required=True, help="The failing run: CASE/MEMORY/DRIVER/TRIAL.")
+@click.option(
+    "--layer",
+    required=True,
+    type=click.Choice(LAYERS),
+    help="What will be changed; `unknown` where the layers cannot be seen: recorded as such.",
+)
+@manifest_option
+@study_option
+@json_option
+def open_(
+    repair: str, cell: str, layer: str, manifest: Path | None, study: Path, as_json: bool
+) -> None:
+    """Assign a failed run to a layer. Needs a recorded inspection of outcomes."""
+    from schemas.commands import OpenRepair
+
+    fields = {"repair": repair, "cell": cell, "layer": layer, "manifest": _read(manifest)}
+    _carry_out(study, _command(fields, OpenRepair), repair, as_json)
+
+
+@command.command("change")
+@click.argument("repair", metavar="NAME")
+@click.option("--memory", required=True, help="Memory of the changed system, by its id.")
+@click.option("--driver", required=True, help="Driver of the changed system, by its id.")
+@manifest_option
+@study_option
+@json_option
+def change(
+    repair: str, memory: str, driver: str, manifest: Path | None, study: Path, as_json: bool
+) -> None:
+    """Record the change: exactly one layer differs, in a system that an amendment declared."""
+    from schemas.commands import ChangeRepair
+
+    fields = {"repair": repair, "memory": memory, "driver": driver, "manifest": _read(manifest)}
+    _carry_out(study, _command(fields, ChangeRepair), repair, as_json)
+
+
+@command.command("rerun")
+@click.argument("repair", metavar="NAME")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Cases of other classes that run again, drawn by a seed.",
+)
+@study_option
+@json_option
+def rerun(repair: str, sample: int, study: Path, as_json: bool) -> None:
+    """Fix the runs: the failing case, its negative, supersession and expiry, and a sample.
+
+    `ledger run` makes them.
+    """
+    from schemas.commands import RerunRepair
+
+    _carry_out(study, _command({"repair": repair, "sample": sample}, RerunRepair), repair, as_json)
+
+
+@command.command("close")
+@click.argument("repair", metavar="NAME")
+@click.option("--limitation", required=True, help="What is left unresolved, in words.")
+@study_option
+@json_option
+def close(repair: str, limitation: str, study: Path, as_json: bool) -> None:
+    """Close a repair, or say what is missing."""
+    from schemas.commands import CloseRepair
+
+    fields = {"repair": repair, "limitation": limitation}
+    _carry_out(study, _command(fields, CloseRepair), repair, as_json)
+
+
+@command.command("list")
+@study_option
+@json_option
+def list_(study: Path, as_json: bool) -> None:
+    """List repairs with their step and how many of their runs have ended; shows no outcome."""
+    from projections.fold import Follower
+    from projections.progress import Progress
+    from projections.repairs import Repairs
+
+    with reading(study) as context:
+        repairs, progress = Repairs(), Progress(context.artifacts.get)
+        Follower(context.log, repairs, progress).catch_up()
+    rows = []
+    for name, repair in repairs.repairs.items():
+        cells = repair.rerun.cells if repair.rerun else ()
+        ended = [
+            cell
+            for cell in cells
+            if cell in progress.cells and not progress.needs_run(progress.cells[cell])
+        ]
+        rows.append(
+            {
+                "repair": name,
+                "run": repair.opened.cell,
+                "layer": repair.opened.layer,
+                "status": repair.status,
+                "system": f"{repair.changed.new_memory} + {repair.changed.new_driver}"
+                if repair.changed
+                else "",
+                "runs ended": f"{len(ended)}/{len(cells)}",
+                "limitation": printable(repair.closed.limitation) if repair.closed else "",
+            }
+        )
+    if as_json:
+        print_json({"repairs": rows})
+    elif rows:
+        print_table(rows)
+    else:
+        print("no repair is recorded")
+
+
+def _carry_out(study: Path, command: "Command", name: str, as_json: bool) -> None:
+    from actors import transfer_repair
+    from actors.loop import carry_out
+    from projections.fold import Follower
+    from projections.repairs import Repairs, row
+
+    with writing(study) as context:
+        carry_out(context, command, transfer_repair.HANDLERS)
+        repairs = Repairs()
+        Follower(context.log, repairs).catch_up()
+    found = repairs.repairs[name]
+    if as_json:
+        rerun = found.rerun
+        print_json({**row(name, found), "cells": list(rerun.cells) if rerun else []})
+        return
+    print(f"repair     {name}: {found.status}, {found.opened.cell}")
+    match found.status:
+        case "opened":
+            print(f"stage      {found.opened.stage}; to be changed: {found.opened.layer}")
+            print("next       declare the changed system in study.toml, `ledger amend`, then")
+            print(f"           ledger transfer repair change {name} --memory ID --driver ID")
+        case "changed":
+            assert found.changed is not None
+            known = "" if found.changed.attributed else " (unattributed: layers are unknown)"
+            print(f"layer      {found.changed.layer}{known}")
+            print(f"next       ledger transfer repair rerun {name}")
+        case "rerun":
+            assert found.rerun is not None
+            for cell in found.rerun.cells:
+                print(f"  {cell}")
+            print(f"next       ledger run, then ledger transfer repair close {name}")
+        case "closed":
+            assert found.closed is not None
+            print(f"suite      version {found.closed.suite_version}")
+            print(f"limitation {printable(found.closed.limitation)}")
+
+
+def _command(fields: Mapping[str, object], form: type["Command"]) -> "Command":
+    """Raises Usage naming the field and what is allowed there."""
+    try:
+        return msgspec.convert(fields, form)
+    except msgspec.ValidationError as error:
+        raise Usage(str(error)) from None
+
+
+def _read(path: Path | None) -> dict[str, str]:
+    """A manifest of layers. Raises Usage for what is none."""
+    if path is None:
+        return {}
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Usage(f"{path}: {error.strerror}") from None
+    if len(content) > MAX_MANIFEST:
+        raise Usage(f"{path}: more than {MAX_MANIFEST} bytes are no manifest")
+    try:
+        found = msgspec.json.decode(content, type=dict[str, str])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Usage(f"{path}: a JSON object of layer \u2192 digest is needed: {error}") from None
+    strange = [name for name in found if name not in LAYERS[:-1]]
+    if strange:
+        raise Usage(f"{path}: {strange[0]!r} is no layer; there are {', '.join(LAYERS[:-1])}")
+    return found

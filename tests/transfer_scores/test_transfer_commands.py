@@ -1,0 +1,216 @@
+"""A suite from its freeze to a closed repair, by the commands."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ledger.cli import transfer_repair
+from ledger.errors import Refused, Usage
+from schemas.events.transfer import RepairChanged, RepairClosed, TransferScored
+from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
+
+GIVEN = ROOT / "tests" / "transfer" / "given"
+TEMPLATE = ROOT / "actors" / "rehearsal" / "templates" / "transfer.toml"
+OVER_APPLIED = "F101-02-scope_negative.d0/retrieval/reader/0"
+
+MISSED = """
+[[thresholds]]
+id = "decides-well"
+count = "decision_compliance"
+memory = "retrieval"
+driver = "reader"
+at_least = 1.0
+"""
+CHANGED = """
+[[memories]]
+id = "careful"
+kind = "store"
+policy = "full"
+
+[[memories]]
+id = "by-project"
+kind = "store"
+policy = "retrieval"
+query = "project"
+
+[[systems]]
+memory = "careful"
+driver = "reader"
+
+[[systems]]
+memory = "by-project"
+driver = "reader"
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
+    folder = tmp_path_factory.mktemp("commands")
+    study = StudyOnDisk(folder / "study", folder / "config")
+    (study.path / "families").mkdir(parents=True)
+    for name in ("F101.yaml", "F106.yaml"):
+        shutil.copy(GIVEN / name, study.path / "families")
+    text = TEMPLATE.read_text().replace("distractors = [0, 50]", "distractors = [0]")
+    text = text.replace('["families/F106.yaml"]', '["families/F101.yaml", "families/F106.yaml"]')
+    text = text.replace('declared_basis = "reported"', 'declared_basis = "captured"')
+    (study.path / "study.toml").write_text(text + MISSED)
+    initialise(study)
+    assert study.ledger_command("freeze").status == 0
+    done = study.ledger_command("run")
+    assert done.status == 0, done.err
+    return study
+
+
+@pytest.fixture(scope="module")
+def analysed(ran: StudyOnDisk, tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
+    study = ran.copy(tmp_path_factory.mktemp("analysed") / "copy")
+    refused = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
+    assert isinstance(refused, Refused) and "no inspection is recorded" in str(refused)
+    done = study.ledger_command("analyze", "--reason", "as planned")
+    assert done.status == 0, done.err
+    assert "not a validated standard" in done.out
+    assert "full + reader" in done.out
+    return study
+
+
+def repair(study: StudyOnDisk, *arguments: str) -> Any:
+    """The parsed output of `ledger transfer repair …`, or the error that it raises."""
+    words = [*arguments, "--study", str(study.path), "--json"]
+    result = CliRunner().invoke(transfer_repair.command, words, standalone_mode=False)
+    return json.loads(result.stdout) if result.exception is None else result.exception
+
+
+def test_an_analysis_is_computed_again_to_the_byte(analysed: StudyOnDisk) -> None:
+    checked = analysed.ledger_command("analyze", "--check", "--json")
+    assert (checked.status, checked.json["identical"]) == (0, True), checked.err
+    assert any(isinstance(fact.event, TransferScored) for fact in analysed.facts())
+
+
+def test_the_report_ends_with_status_8_where_a_threshold_is_missed(analysed: StudyOnDisk) -> None:
+    reported = analysed.ledger_command("report", "--json")
+    assert reported.status == 8, reported.err
+    missed = {each["id"] for each in reported.json["missed_thresholds"]}
+    assert missed == {"decides-well"}
+    folder = Path(reported.json["folder"])
+    assert len(list((folder / "runs").iterdir())) == reported.json["pages"] == 56
+    page = (folder / "report.html").read_text()
+    assert OVER_APPLIED in page and "serves the superseded" in page
+    assert (folder / "runs.csv").read_text().count("\n") == 57
+
+
+def test_scores_are_asked_in_sql_behind_the_gate(analysed: StudyOnDisk) -> None:
+    sql = "SELECT memory, count(*) AS n FROM transfer_runs WHERE result = 'verified' GROUP BY 1"
+    refused = analysed.ledger_command("query", sql)
+    assert refused.status == 1 and "--reason" in refused.err
+    asked = analysed.ledger_command("query", sql, "--reason", "a look", "--json")
+    assert asked.status == 0, asked.err
+    rows = {row["memory"]: row["n"] for row in asked.json["rows"]}
+    assert rows["full"] == 14
+
+
+def test_every_audit_answers(analysed: StudyOnDisk) -> None:
+    audited = analysed.ledger_command("audit", "--json")
+    assert audited.status == 0, audited.out
+    statuses = {each["audit"]: each["status"] for each in audited.json["audits"]}
+    assert statuses["transfer"] == "ok"
+    assert statuses["funnel"] == statuses["budgets"] == "not_applicable"
+    assert analysed.ledger_command("replay", "--check").status == 0
+
+
+def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_path: Path) -> None:
+    study = analysed.copy(tmp_path / "copy")
+    verified = OVER_APPLIED.replace("retrieval", "full")
+    refused = repair(study, "open", "R0", "--run", verified, "--layer", "query")
+    assert isinstance(refused, Refused) and "no stage of it failed" in str(refused)
+
+    for name, layer in (("R1", "relevance_filter"), ("R2", "query")):
+        opened = repair(study, "open", name, "--run", OVER_APPLIED, "--layer", layer)
+        assert (opened["status"], opened["stage"]) == ("opened", "relevance")
+    again = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
+    assert isinstance(again, Refused) and "already" in str(again)
+    same = repair(study, "change", "R1", "--memory", "retrieval", "--driver", "reader")
+    assert isinstance(same, Refused) and "new identity" in str(same)
+    early = repair(study, "change", "R1", "--memory", "full", "--driver", "reader")
+    assert isinstance(early, Refused) and "no amendment after record" in str(early)
+
+    toml = study.path / "study.toml"
+    toml.write_text(toml.read_text() + CHANGED)
+    assert study.ledger_command("amend", "--reason", "two changed systems").status == 0
+
+    two = repair(study, "change", "R1", "--memory", "careful", "--driver", "reader")
+    assert isinstance(two, Refused)
+    assert "these layers do: relevance_filter, conflict_policy" in str(two)
+    refused = repair(study, "rerun", "R2")
+    assert isinstance(refused, Refused) and "no change yet" in str(refused)
+    changed = repair(study, "change", "R2", "--memory", "by-project", "--driver", "reader")
+    assert (changed["status"], changed["attributed"]) == ("changed", 1)
+
+    too_many = repair(study, "rerun", "R2", "--sample", "50")
+    assert isinstance(too_many, Refused) and "6 cases of other classes" in str(too_many)
+    rerun = repair(study, "rerun", "R2", "--sample", "2")
+    cells = rerun["cells"]
+    assert [cell.split("/")[0] for cell in cells[:3]] == [
+        "F101-02-scope_negative.d0",
+        "F101-03-supersession.d0",
+        "F101-05-expiry.d0",
+    ]
+    assert len(cells) == 5 and all(cell.startswith("F106") for cell in cells[3:])
+    assert all("/by-project/reader/0" in cell for cell in cells)
+
+    early = repair(study, "close", "R2", "--limitation", "scope is still not minded")
+    assert isinstance(early, Refused) and str(early).count("the run ") == 5
+    assert repair(study, "list")["repairs"][1]["runs ended"] == "0/5"
+    assert study.ledger_command("run").status == 0
+    assert repair(study, "list")["repairs"][1]["runs ended"] == "5/5"
+    empty = repair(study, "close", "R2", "--limitation", " ")
+    assert isinstance(empty, Refused) and "what is left unresolved" in str(empty)
+    closed = repair(study, "close", "R2", "--limitation", "scope is still not minded")
+    assert closed["status"] == "closed"
+    late = repair(study, "close", "R2", "--limitation", "again")
+    assert isinstance(late, Refused) and "is closed" in str(late)
+
+    events = [fact.event for fact in study.facts()]
+    assert sum(isinstance(event, RepairClosed) for event in events) == 1
+    (change,) = [event for event in events if isinstance(event, RepairChanged)]
+    assert [key for key in change.before if change.before[key] != change.after[key]] == ["query"]
+    assert study.ledger_command("analyze", "--reason", "after the repair").status == 0
+    report = study.ledger_command("report", "--json")
+    assert "scope is still not minded" in Path(report.json["markdown"]).read_text()
+    assert study.ledger_command("audit").status == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("[]", "a JSON object"),
+        ('{"query": 1}', "a JSON object"),
+        ('{"colour": "x"}', "'colour' is no layer"),
+        ("[" * 100_000, "no manifest"),
+    ],
+)
+def test_a_manifest_that_is_none(
+    analysed: StudyOnDisk, tmp_path: Path, content: str, why: str
+) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(content)
+    found = repair(
+        analysed, "open", "R9", "--run", OVER_APPLIED, "--layer", "query", "--manifest", str(path)
+    )
+    assert isinstance(found, Usage) and why in str(found)
+
+
+def test_layers_that_cannot_be_seen_are_recorded_as_unattributed(
+    analysed: StudyOnDisk, tmp_path: Path
+) -> None:
+    study = analysed.copy(tmp_path / "copy")
+    opened = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "unknown")
+    assert opened["layer"] == "unknown"
+    toml = study.path / "study.toml"
+    toml.write_text(toml.read_text() + CHANGED)
+    assert study.ledger_command("amend", "--reason", "two changed systems").status == 0
+    changed = repair(study, "change", "R1", "--memory", "careful", "--driver", "reader")
+    assert changed["attributed"] == 0
