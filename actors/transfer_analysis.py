@@ -17,6 +17,7 @@ from projections.amendments import Amendments
 from projections.declared_analyses import ComputedFrom
 from projections.fold import Follower
 from projections.progress import Progress
+from projections.repairs import Repairs
 from projections.report.amendments_page import render_amendments
 from projections.report.conduct import Conduct
 from projections.report.html_page import render_html
@@ -45,8 +46,8 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
     """The results from records 0 to ``seq``; writes nothing. Raises Refused before the freeze."""
     read = context.artifacts.get
     progress, scores = Progress(read), TransferScores(read)
-    history, amendments = ThresholdHistory(read), Amendments()
-    Follower(context.log, progress, scores, history, amendments).catch_up(seq + 1)
+    history, amendments, repairs = ThresholdHistory(read), Amendments(), Repairs()
+    Follower(context.log, progress, scores, history, amendments, repairs).catch_up(seq + 1)
     if progress.frozen is None or scores.suite is None or scores.study is None:
         raise Refused("the suite is not frozen, so nothing can be scored: `ledger freeze` first")
     present = package_files()
@@ -59,6 +60,7 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
     return transfer_results(
         scores,
         history,
+        repairs,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=leaf),
         progress.simulated,
         scorer_digest(present),

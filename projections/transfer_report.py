@@ -122,6 +122,7 @@ def build_transfer_report(inputs: TransferInputs) -> Report:
                 _families(results),
                 _cases(results),
                 _failures(results),
+                _repairs(results),
                 _uncertainty(results),
                 _waivers(results),
                 readings_section(study.readings),
@@ -561,6 +562,43 @@ def _failures(results: TransferResults) -> Section:
         "uncertain: they are listed, not guessed.",
     )
     return Section(id="failures", title="Failed runs", blocks=(table,))
+
+
+def _repairs(results: TransferResults) -> Section:
+    if not results.repairs:
+        return Section(id="repairs", title="Repairs", blocks=())
+    table = Table(
+        caption="Repairs: one layer changed, and what its runs came to",
+        columns=(
+            Column(title="repair"),
+            Column(title="failed run", kind="run"),
+            *columns("stage", "layer", "changed system", "status"),
+            *columns("runs ended", "verified", "failed", numbers=True, first="number"),
+            Column(title="limitation", kind="prose"),
+            Column(title="records"),
+        ),
+        rows=tuple(
+            (
+                found.repair,
+                found.cell,
+                found.stage,
+                found.layer.replace("_", " ")
+                + (" (unattributed)" if found.attributed is False else ""),
+                found.system or NONE,
+                found.status,
+                f"{found.ended}/{found.reruns}",
+                f"{found.verified}/{found.reruns}",
+                f"{found.failed}/{found.reruns}",
+                found.limitation or NONE,
+                listed(found.records),
+            )
+            for found in results.repairs
+        ),
+        note="The failing case, its negative, supersession and expiry controls, and a seeded "
+        "sample of other classes, with unchanged prompts, fixtures and predicates. A fluent "
+        "postmortem is not a repair receipt.",
+    )
+    return Section(id="repairs", title="Repairs", blocks=(table,))
 
 
 def _uncertainty(results: TransferResults) -> Section:

@@ -14,6 +14,7 @@ from msgspec import Meta
 from ledger.log import Fact
 from projections.declared_analyses import ComputedFrom
 from projections.fold import ReadArtifact
+from projections.repairs import Repair, Repairs
 from projections.transfer_counts import (
     Behaviour,
     CaseResult,
@@ -88,6 +89,24 @@ class DroppedThreshold(Value):
     finding: str
 
 
+class RepairResult(Value):
+    """One repair, and what its runs came to."""
+
+    repair: str
+    cell: str
+    stage: str
+    layer: str
+    attributed: Annotated[bool | None, Meta(description="null: nothing was changed yet")]
+    system: Annotated[str, Meta(description="the changed system; empty: none yet")]
+    status: str
+    reruns: Count
+    ended: Count
+    verified: Count
+    failed: Count
+    limitation: str
+    records: Annotated[tuple[Position, ...], Meta(description="of its steps")]
+
+
 class TransferResults(Value):
     """Everything that a report prints."""
 
@@ -106,6 +125,7 @@ class TransferResults(Value):
     thresholds: tuple[ThresholdResult, ...]
     dropped: tuple[DroppedThreshold, ...]
     waivers: tuple[FrozenWaiver, ...]
+    repairs: tuple[RepairResult, ...]
     scorer: Annotated[Digest, Meta(description="digest of the scorer's code")]
     code_not_as_frozen: Annotated[
         tuple[str, ...], Meta(description="files of code that differ from the frozen ones")
@@ -212,6 +232,7 @@ def threshold_words(threshold: Threshold) -> str:
 def transfer_results(
     scores: TransferScores,
     history: ThresholdHistory,
+    repairs: Repairs,
     computed_from: ComputedFrom,
     simulated: bool,
     scorer: str,
@@ -245,8 +266,31 @@ def transfer_results(
             for family in suite.families
             for waiver in family.waivers
         ),
+        repairs=tuple(_repair(name, found, scores) for name, found in repairs.repairs.items()),
         scorer=scorer,
         code_not_as_frozen=tuple(sorted(code_not_as_frozen)),
+    )
+
+
+def _repair(name: str, repair: Repair, scores: TransferScores) -> RepairResult:
+    changed = repair.changed
+    cells = repair.rerun.cells if repair.rerun else ()
+    results = [scores.runs[cell].result for cell in cells if cell in scores.runs]
+    steps = (repair.opened_at, repair.changed_at, repair.rerun_at, repair.closed_at)
+    return RepairResult(
+        repair=name,
+        cell=repair.opened.cell,
+        stage=repair.opened.stage,
+        layer=repair.opened.layer,
+        attributed=changed.attributed if changed else None,
+        system=f"{changed.new_memory} + {changed.new_driver}" if changed else "",
+        status=repair.status,
+        reruns=len(cells),
+        ended=len(results) - results.count("void"),
+        verified=results.count("verified"),
+        failed=results.count("failed"),
+        limitation=repair.closed.limitation if repair.closed else "",
+        records=tuple(seq for seq in steps if seq >= 0),
     )
 
 

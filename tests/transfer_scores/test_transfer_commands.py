@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from ledger.cli import transfer_repair
 from ledger.errors import Refused, Usage
+from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from schemas.events.transfer import RepairChanged, RepairClosed, TransferScored
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
 
@@ -80,7 +81,9 @@ def analysed(ran: StudyOnDisk, tmp_path_factory: pytest.TempPathFactory) -> Stud
 def repair(study: StudyOnDisk, *arguments: str) -> Any:
     """The parsed output of `ledger transfer repair …`, or the error that it raises."""
     words = [*arguments, "--study", str(study.path), "--json"]
-    result = CliRunner().invoke(transfer_repair.command, words, standalone_mode=False)
+    result = CliRunner(env={CONFIG_HOME_VARIABLE: str(study.config)}).invoke(
+        transfer_repair.command, words, standalone_mode=False
+    )
     return json.loads(result.stdout) if result.exception is None else result.exception
 
 
