@@ -49,7 +49,7 @@ from schemas.events.study import (
     OutcomesInspected,
     ReportWritten,
 )
-from schemas.events.transfer import CaseFinished, FamiliesFrozen
+from schemas.events.transfer import CaseFinished, FamiliesFrozen, RepairClosed
 from schemas.identifiers import STUDY_STREAM
 
 AnyResults = Results | TransferResults
@@ -67,6 +67,7 @@ OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
     CellGraded,
     CellVoided,
     CaseFinished,
+    RepairClosed,
 )
 """After one of these a report of an earlier analysis would say what is not so any more."""
 
@@ -193,7 +194,7 @@ def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
     Raises Refused where there is no analysis, or where records after it say otherwise.
     """
     fact, analysis = last_analysis(context)
-    outdated = _outdated_by(context, analysis.head)
+    outdated = outdated_by(context, analysis.head)
     if outdated is not None:
         raise Refused(
             f"record {outdated.seq} ({outdated.event.TYPE}) came after the analysis of records 0 "
@@ -247,7 +248,8 @@ def missed_thresholds(context: Context) -> tuple[ThresholdResult, ...]:
     return results.missed if isinstance(results, TransferResults) else ()
 
 
-def _outdated_by(context: Context, head: int) -> Fact | None:
+def outdated_by(context: Context, head: int) -> Fact | None:
+    """The first record behind ``head`` after which the analysis does not hold any more."""
     tags = {event.TYPE for event in OUTDATES_AN_ANALYSIS}
     for stored in context.log.read(head + 1):
         if stored.envelope().type in tags:

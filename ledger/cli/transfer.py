@@ -1,4 +1,5 @@
-"""``ledger transfer``: families of the correction-transfer protocol, before a suite is frozen."""
+"""``ledger transfer``: families of the correction-transfer protocol, before a suite is frozen, and
+repairs of systems that failed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from ledger.cli import transfer_repair
 from ledger.cli.options import json_option, print_json, printable, reading, study_option
 from ledger.errors import Refused, Usage
 from ledger.study_directory import StudyDirectory
@@ -24,8 +26,12 @@ def command() -> None:
 
     `new` makes a family to fill in from a correction, `validate` reviews families. A study of kind
     "transfer" names its families in study.toml; `ledger plan`, `freeze`, `run`, `report` do the
-    rest. How to write a family: docs/corrections-and-families.md.
+    rest. `repair` documents what is changed after a failure. How to write a family:
+    docs/corrections-and-families.md.
     """
+
+
+command.add_command(transfer_repair.command)
 
 
 @command.command("validate")
