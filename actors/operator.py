@@ -66,6 +66,7 @@ from schemas.events.study import (
     TasksFrozen,
     TreatmentIdentity,
 )
+from schemas.events.transfer import FamiliesFrozen
 from schemas.identifiers import (
     LEDGER_STREAM,
     RUN_STREAM,
@@ -85,6 +86,7 @@ PACK = "application/x-git-packed-objects"
 EMITS = (
     CheckpointAnchored,
     TasksFrozen,
+    FamiliesFrozen,
     PlanPrepared,
     StudyFrozen,
     AmendmentRecorded,

@@ -21,6 +21,7 @@ EMITTERS = (
     "actors.operator",
     "actors.scheduler",
     "actors.transfer_analysis",
+    "actors.transfer_repair",
 )
 BY_THE_LOOP = {
     "ledger.created.v1",
@@ -53,4 +54,5 @@ def test_outcome_events_are_exactly_those_that_show_success() -> None:
         "report.written.v1",
         "surface.read.v1",
         "transfer.scored.v1",
+        "repair.opened.v1",
     }

@@ -1,5 +1,6 @@
 """Every command teaches by its help, and every one that reads speaks JSON."""
 
+import click
 import pytest
 
 from ledger.cli.main import COMMANDS, cli
@@ -9,11 +10,18 @@ from tests.cli.conftest import Run
 def every_command() -> list[tuple[str, ...]]:
     context = cli.make_context("ledger", [], resilient_parsing=True)
     found: list[tuple[str, ...]] = []
+
+    def add(words: tuple[str, ...], command: click.Command) -> None:
+        if not isinstance(command, click.Group):
+            found.append(words)
+            return
+        for name, sub in command.commands.items():
+            add((*words, name), sub)
+
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        subcommands = getattr(command, "commands", {})
-        found += [(name, sub) for sub in subcommands] if subcommands else [(name,)]
+        add((name,), command)
     return found
 
 
