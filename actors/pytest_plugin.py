@@ -1,0 +1,122 @@
+"""A pytest plugin: one test for each threshold of a transfer study.
+
+    pytest --ledger-study DIR
+
+fails where a frozen threshold is missed, and says by which counts. It reads the last recorded
+analysis and makes none: looking at outcomes is recorded by `ledger analyze --reason "…"`. Without
+the option it does nothing and imports nothing of the product.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from projections.transfer_results import TransferResults
+
+OPTION = "--ledger-study"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("laboratory-ledger").addoption(
+        OPTION,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="study of kind transfer: add one test for each of its thresholds (may be repeated)",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before -k and -m choose
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    for folder in session.config.getoption(OPTION):
+        study = Study.from_parent(session, name=str(folder), nodeid=str(folder))
+        items.extend(study.collect())
+
+
+class Study(pytest.Collector):
+    """A study directory; its tests are its thresholds."""
+
+    def collect(self) -> Iterator["ThresholdTest"]:
+        from ledger.errors import LedgerError
+
+        try:
+            results = read_results(Path(self.name))
+        except LedgerError as error:
+            yield ThresholdTest.from_parent(self, name="analysis", problem=str(error))
+            return
+        ids = dict.fromkeys(found.id for found in results.thresholds)
+        if not ids:
+            problem = "the study declares no threshold: add [[thresholds]] before the freeze"
+            yield ThresholdTest.from_parent(self, name="thresholds", problem=problem)
+        for threshold in ids:
+            lines = [
+                f"{found.memory} + {found.driver}, {found.class_ or 'every class'}: "
+                f"{found.name} {found.n}/{found.of} (+{found.unobserved} unobserved), "
+                f"{found.limit}: {found.status.replace('_', ' ')}; {found.chosen}"
+                for found in results.missed
+                if found.id == threshold
+            ]
+            yield ThresholdTest.from_parent(self, name=threshold, problem="\n".join(lines))
+
+
+class ThresholdTest(pytest.Item):
+    """Passes where nothing is wrong with the threshold."""
+
+    def __init__(self, *, problem: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.problem = problem
+
+    def runtest(self) -> None:
+        if self.problem:
+            raise ThresholdMissed(self.problem)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, ThresholdMissed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        assert self.parent is not None
+        return Path(self.parent.name), None, f"{self.parent.name}: {self.name}"
+
+
+class ThresholdMissed(Exception):
+    """A frozen threshold is missed, or there is nothing to compare it with."""
+
+
+def read_results(folder: Path) -> "TransferResults":
+    """The results of the last analysis of the study in ``folder``.
+
+    Raises LedgerError where there is no study, no analysis, one that later records outdate, or a
+    study of another kind.
+    """
+    from actors import analysis
+    from actors.loop import Context
+    from ledger.artifacts import Artifacts
+    from ledger.errors import Refused, Usage
+    from ledger.sqlite_log import SqliteLog
+    from ledger.study_directory import StudyDirectory
+    from projections.transfer_results import TransferResults
+
+    directory = StudyDirectory(folder)
+    if not directory.ledger.is_file():
+        raise Usage(f"{folder} holds no ledger: name the folder with study.toml that has run")
+    log = SqliteLog.open_read_only(directory.ledger)
+    try:
+        context = Context(log, Artifacts(directory.artifacts), directory, "")
+        fact, completed = analysis.last_analysis(context)
+        outdated = analysis.outdated_by(context, completed.head)
+        if outdated is not None:
+            raise Refused(
+                f"record {outdated.seq} ({outdated.event.TYPE}) came after the last analysis: "
+                '`ledger analyze --reason "…"` again'
+            )
+        results = analysis.read_results(context, fact.seq, completed)
+    finally:
+        log.close()
+    if not isinstance(results, TransferResults):
+        raise Refused(f"{folder} is no transfer study: it has no thresholds")
+    return results
