@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from actors.loop import Context, Done, Handlers, Work
-from actors.memory_sessions import driver_manifest
+from actors.memory_case import driver_manifest
 from actors.memory_systems.contract import CaseFolders, Opening
 from actors.memory_systems.registry import open_memory
 from actors.sandbox.run import remove_tree
