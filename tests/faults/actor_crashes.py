@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -23,10 +24,10 @@ from actors.miner import Miner
 from actors.rehearsal.briefs import start_stand_in
 from actors.supervisor import SET_ROLES
 from ledger.artifacts import Artifacts
+from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.cli.worker import handlers_of
 from ledger.clock import new_id
 from ledger.log import FINISHES_COMMAND, Batch, Fact, StoredRecord, decode
-from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from ledger.verify import verify
@@ -37,6 +38,7 @@ from schemas.commands import (
     ROLE_OF,
     AmendStudy,
     AnalyseStudy,
+    AnchorCheckpoint,
     Command,
     FreezeStudy,
     FreezeTasks,
@@ -53,10 +55,12 @@ from schemas.events.cell import CellStarted
 from schemas.events.command import CommandCompleted, CommandRequested
 from schemas.events.mining import CandidateValidated
 from tests.end_to_end.rehearsal_study import StudyOnDisk
-from tests.faults.storage_work import Appended, Tell
+from tests.faults.storage_work import Appended, Failed, Message, Tell
 from tests.faults.system_calls import Child
 
 LEASE_SECONDS = 3600.0
+Act = Callable[[Context, Sequence[str]], None]
+"""What a child does with the study, and with a model server (URL, lms) if it is given one."""
 PURE_ROLES = ("scheduler", "cell")
 """What these write is a function of the log: killed and done again, it has the same bytes."""
 AGAIN = frozenset(
@@ -126,7 +130,8 @@ class Laboratory:
     # --- the undisturbed study -------------------------------------------------------------------
 
     def order(self, command: Command) -> None:
-        self._record(command, True, lambda context, server: order(context, command))
+        """Give an order that a person could give, and keep the state before it."""
+        self._record(command, True, ordering(command))
 
     def work(self) -> None:
         """Let the set's roles work until nothing is pending."""
@@ -135,17 +140,12 @@ class Laboratory:
                 self._record(command, False, take_one, server)
 
     def _record(
-        self,
-        command: Command,
-        ordered: bool,
-        act: Callable[[Context, Sequence[str]], None],
-        server: Sequence[str] = (),
+        self, command: Command, ordered: bool, act: Act, server: Sequence[str] = ()
     ) -> None:
         before = self.copies / f"{len(self.steps):03}"
         self.save(before)
         seq = len(self.facts())
-        told = self._in_child(act, server).told
-        appends = sum(isinstance(message, Appended) for message in told)
+        appends = len(acknowledged(self._in_child(act, server, None)))
         facts = tuple(self.facts(seq))
         self.steps.append(Step(len(self.steps), command, ordered, before, appends, facts))
 
@@ -159,7 +159,7 @@ class Laboratory:
         """Artifacts never change, so a link keeps them."""
         to.mkdir(parents=True)
         shutil.copytree(self.study.config, to / "config")
-        shutil.copy(self.study.path / "study.toml", to)
+        shutil.copy(self.directory.toml, to)
         for name in KEPT:
             if (self.directory.var / name).exists():
                 shutil.copy(self.directory.var / name, to)
@@ -184,12 +184,12 @@ class Laboratory:
             os.link(self.copies / "all-artifacts" / digest, self._artifact(digest))
 
     def _link_artifacts(self) -> list[str]:
-        store_ = self.copies / "all-artifacts"
-        store_.mkdir(exist_ok=True)
+        kept = self.copies / "all-artifacts"
+        kept.mkdir(exist_ok=True)
         digests = list(Artifacts(self.directory.artifacts).list_digests())
         for digest in digests:
-            if not (store_ / digest).exists():
-                os.link(self._artifact(digest), store_ / digest)
+            if not (kept / digest).exists():
+                os.link(self._artifact(digest), kept / digest)
         return digests
 
     def _artifact(self, digest: str) -> Path:
@@ -200,8 +200,9 @@ class Laboratory:
     @contextmanager
     def server(self) -> Iterator[Sequence[str]]:
         """A stand-in server with no model in memory: (URL, lms)."""
-        with self.opened() as context, ExitStack() as stack:
-            stand_in = stack.enter_context(start_stand_in(context))
+        with ExitStack() as stack:
+            with self.opened() as context:
+                stand_in = stack.enter_context(start_stand_in(context))
             yield stand_in.base_url, stand_in.lms[0]
 
     def kill(self, step: Step, append: int, when: Literal["before", "after"]) -> None:
@@ -213,28 +214,20 @@ class Laboratory:
             server: Sequence[str] = ()
             if step.role == "model_server":
                 server = stack.enter_context(self.server())
-            act = take_one if not step.ordered else self._ordering(step.command)
-            killed = self._in_child(act, server, (append, when))
-            assert killed.signal == signal.SIGKILL, killed
-            acknowledged = {m for t in killed.told if isinstance(t, Appended) for m in t.records}
-            self.check_sound(acknowledged)
-            resumed = self._in_child(self._resuming(step, start), server)
-            assert resumed.signal == 0
-        acknowledged |= {m for t in resumed.told if isinstance(t, Appended) for m in t.records}
-        self.check_sound(acknowledged)
+            act = take_one if not step.ordered else ordering(step.command)
+            known = acknowledged(self._in_child(act, server, (append, when)))
+            self.check_sound(known)
+            known += acknowledged(self._in_child(self._resuming(step, start), server, None))
+        self.check_sound(known)
         check_same(step, self.facts(start))
 
     def finish(self) -> list[Fact]:
         """Work on to the end, with a new server."""
         with self.server() as server:
-            ended = self._in_child(work_to_the_end, server)
-            assert ended.signal == 0
+            self._in_child(work_to_the_end, server, None)
         return self.facts()
 
-    def _ordering(self, command: Command) -> Callable[[Context, Sequence[str]], None]:
-        return lambda context, server: order(context, command)
-
-    def _resuming(self, step: Step, start: int) -> Callable[[Context, Sequence[str]], None]:
+    def _resuming(self, step: Step, start: int) -> Act:
         """What happens after the kill: leases are given free and the command is taken again; an
         order is given again, unless a look at the log says that it was carried out."""
 
@@ -253,27 +246,30 @@ class Laboratory:
         return resume
 
     def _in_child(
-        self,
-        act: Callable[[Context, Sequence[str]], None],
-        server: Sequence[str],
-        kill: tuple[int, str] | None = None,
-    ) -> Any:
+        self, act: Act, server: Sequence[str], kill: tuple[int, str] | None
+    ) -> list[Message]:
+        """What a child told that was killed at an append, or else came to its end."""
+
         def work(tell: Tell) -> None:
             watch_appends(tell, kill)
             with self.opened() as context:
                 act(context, server)
 
-        return Child(work).finish()
+        ended = Child(work).finish()
+        assert ended.signal == (0 if kill is None else signal.SIGKILL), ended
+        assert not any(isinstance(message, Failed) for message in ended.told), ended.told
+        return ended.told
 
     # --- what must hold --------------------------------------------------------------------------
 
-    def check_sound(self, acknowledged: set[tuple[int, str]]) -> None:
+    def check_sound(self, known: Sequence[Appended] = ()) -> None:
         """Everything acknowledged is there; every command ended at most once, what is pending is
         pending by the records too; chain, artifacts and replay agree."""
         with self.opened() as context:
             records = list(context.log.read())
             facts = list(map(decode, records))
-            assert acknowledged <= {(one.seq, one.leaf.hex()) for one in records}
+            there = {(one.seq, one.leaf.hex()) for one in records}
+            assert all(there.issuperset(appended.records) for appended in known)
             ends = Counter(f.event.command for f in facts if isinstance(f.event, FINISHES_COMMAND))
             assert set(ends.values()) <= {1}
             assert context.log.pending() == list(fold(PendingCommands(), facts).commands)
@@ -282,9 +278,17 @@ class Laboratory:
         assert [f for f in report.findings if f.severity == "violation"] == [], report
 
 
+def acknowledged(told: Sequence[Message]) -> list[Appended]:
+    return [message for message in told if isinstance(message, Appended)]
+
+
 def order(context: Context, command: Command) -> None:
     handlers = {**operator.HANDLERS, **analysis.HANDLERS, **Miner().handlers()}
     carry_out(context, command, handlers)
+
+
+def ordering(command: Command) -> Act:
+    return lambda context, server: order(context, command)
 
 
 def take_one(context: Context, server: Sequence[str]) -> None:
@@ -379,9 +383,21 @@ def orders_after_the_run(cell: str) -> list[Command]:
     ]
 
 
-def amendment() -> Command:
+def anchor(directory: StudyDirectory, place: Path) -> Command:
+    """Put a copy of the newest checkpoint there, and record that."""
+    notes, _, _ = split_notes(directory.checkpoints.read_bytes())
+    place.write_bytes(notes[-1] + b"\n")
+    return AnchorCheckpoint(
+        size=parse_checkpoint(notes[-1]).checkpoint.size,
+        note=notes[-1].decode(),
+        kind="copy",
+        where=str(place),
+        receipt=sha256(notes[-1]).hexdigest(),
+    )
+
+
+def amendment(directory: StudyDirectory) -> Command:
+    """Change the study's file, and record that."""
+    text = directory.toml.read_text(encoding="utf-8")
+    directory.toml.write_text(f"{text}\n# amended\n", encoding="utf-8")
     return AmendStudy(reason="to change something", changes_claim=False)
-
-
-def use_configuration(study: StudyOnDisk) -> None:
-    os.environ[CONFIG_HOME_VARIABLE] = str(study.config)

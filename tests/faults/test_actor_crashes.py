@@ -17,6 +17,7 @@ from tests.faults.actor_crashes import (
     Laboratory,
     Step,
     amendment,
+    anchor,
     orders_after_the_run,
     orders_before_the_run,
 )
@@ -41,9 +42,8 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
         cells = [f.event.cell for f in found.facts() if isinstance(f.event, CellStarted)]
         for command in orders_after_the_run(str(cells[0])):
             found.order(command)
-        text = found.directory.toml.read_text(encoding="utf-8")
-        found.directory.toml.write_text(f"{text}\n# amended\n", encoding="utf-8")
-        found.order(amendment())
+        found.order(anchor(found.directory, place / "note"))
+        found.order(amendment(found.directory))
         yield found
 
 
@@ -87,4 +87,4 @@ def test_after_a_kill_of_each_actor_the_study_comes_to_the_same_end(
         assert outcomes(facts) == undisturbed, step.name
         assert sum(isinstance(fact.event, StudyCompleted) for fact in facts) == 1
         check_commands(facts)
-        laboratory.check_sound(set())
+        laboratory.check_sound()

@@ -40,7 +40,7 @@ from tests.faults.system_calls import (
 needs_strace = pytest.mark.skipif(
     not tracing_works(), reason="faults at system calls need strace and the right to trace"
 )
-FEW = 40
+FEW = 90
 """Of how many points one is gone through outside the sweeps."""
 
 OF_A_FULL_DISK = ("disk is full", "No space left", "look at the free space", "look at the disk")
@@ -110,6 +110,7 @@ def test_each_call_that_writes(
 
 
 @needs_strace
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["signal=SIGKILL", "error=EIO", "error=ENOSPC"])
 def test_folders_in_the_making(new_place: NewPlace, fault: str) -> None:
     """Those of the study and of its user, some of the 256 of the artifacts, those of the export."""
