@@ -52,7 +52,7 @@ from schemas.commands import (
     WriteReport,
 )
 from schemas.events.cell import CellStarted
-from schemas.events.command import CommandCompleted, CommandRequested
+from schemas.events.command import CommandAbandoned, CommandCompleted, CommandRequested
 from schemas.events.mining import CandidateValidated
 from tests.end_to_end.rehearsal_study import StudyOnDisk
 from tests.faults.storage_work import Appended, Failed, Message, Tell
@@ -326,7 +326,7 @@ def watch_appends(tell: Tell, kill: tuple[int, str] | None) -> None:
         tell(Appended([(one.seq, one.leaf.hex()) for one in stored]))
         return stored
 
-    SqliteLog.append = watched  # type: ignore[method-assign]
+    SqliteLog.append = watched  # type: ignore[method-assign, assignment]
 
 
 def check_same(step: Step, facts: Sequence[Fact]) -> None:
@@ -343,7 +343,7 @@ def check_same(step: Step, facts: Sequence[Fact]) -> None:
 
 def without_repetition(facts: Sequence[Fact]) -> list[Fact]:
     """Without the records of second attempts, and of an order only the one that was completed."""
-    abandoned = {fact.event.command for fact in facts if fact.event.TYPE == "command.abandoned.v1"}
+    abandoned = {f.event.command for f in facts if isinstance(f.event, CommandAbandoned)}
     return [
         fact
         for fact in facts
