@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -79,11 +80,11 @@ def kill_at(
     return trial
 
 
-def after(append: Append, how: str) -> Fault:
+def after(append: Append, how: Literal["kill", "kill-set"]) -> Fault:
     return Fault(append.stream, "after", how, append.version)
 
 
-def before(append: Append, how: str) -> Fault:
+def before(append: Append, how: Literal["kill", "kill-set"]) -> Fault:
     return Fault(append.stream, "before", how, append.version)
 
 
