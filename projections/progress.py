@@ -213,6 +213,11 @@ class Progress:
             case CellVoided():
                 cell.status = "void"
 
+    @property
+    def is_graded(self) -> bool:
+        """False for a transfer study."""
+        return self.suite is None
+
     def needs_run(self, cell: CellProgress) -> bool:
         """Not ended yet, or ended by an infrastructure failure with attempts left."""
         if cell.status in ("planned", "running"):
@@ -227,7 +232,7 @@ class Progress:
     def ungraded(self) -> list[CellProgress]:
         """Ended cells without a verdict, in plan order. A transfer study has none: its surfaces are
         read while it runs, and its verdicts are projections."""
-        if self.suite is not None:
+        if not self.is_graded:
             return []
         return [
             cell

@@ -11,7 +11,12 @@ from ledger.cli.options import print_json, printable, reading
 from ledger.errors import Refused, Unfinished
 from ledger.study_directory import StudyDirectory
 
-TEMPLATES = ("repair", "study-2")
+TEMPLATES = ("repair", "study-2", "transfer")
+FAMILIES = ("F101", "F102", "F103", "F104", "F105", "F106", "F107", "F108")
+"""Examples that a new transfer study begins with."""
+
+
+FIRST_STEP = "ledger tasks mine"
 
 
 @click.command("init")
@@ -28,7 +33,8 @@ def command(directory: Path, template: str, as_json: bool) -> None:
     """Make a new study in DIRECTORY: study.toml, protocol.md and an empty ledger.
 
     DIRECTORY is new or empty, or has a study.toml already, which is kept. Next: edit study.toml
-    (every key: docs/study-toml.md), then `ledger tasks mine`.
+    (every key: docs/study-toml.md), then `ledger tasks mine`. With --template transfer: also eight
+    example families, ready for `ledger freeze`; then families of your own.
     """
     from ledger.atomic_file import make_folder, write_file
     from ledger.creation import create_ledger
@@ -42,10 +48,16 @@ def command(directory: Path, template: str, as_json: bool) -> None:
     texts = files("actors.rehearsal") / "templates"
     try:
         make_folder(study.root)
-        for source, target in ((f"{template}.toml", study.toml), ("protocol.md", None)):
-            path = target or study.root / source
+        begins = [(texts / f"{template}.toml", study.toml)]
+        begins.append((texts / "protocol.md", study.root / "protocol.md"))
+        if template == "transfer":
+            make_folder(study.root / "families")
+            examples = files("actors.families") / "examples"
+            names = [f"{name}.yaml" for name in FAMILIES]
+            begins += [(examples / name, study.root / "families" / name) for name in names]
+        for source, path in begins:
             if not path.exists():
-                write_file(path, (texts / source).read_bytes(), mode=0o644)
+                write_file(path, source.read_bytes(), mode=0o644)
     except OSError as error:
         raise Unfinished(f"{study.root}: {error.strerror}") from None
     uuid = create_ledger(study)
@@ -54,9 +66,8 @@ def command(directory: Path, template: str, as_json: bool) -> None:
         return
     print(f"study    {study.root}")
     print(f"ledger   {uuid}")
-    print(
-        f"next     edit {study.toml}, then: cd {shlex.quote(str(study.root))} && ledger tasks mine"
-    )
+    step = "ledger transfer validate" if study.read_study()[1].kind == "transfer" else FIRST_STEP
+    print(f"next     edit {study.toml}, then: cd {shlex.quote(str(study.root))} && {step}")
 
 
 def _require_place(study: StudyDirectory) -> None:

@@ -149,9 +149,11 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
         lines = ProgressLines()
 
         def tell(progress: Progress) -> None:
-            done = f"{progress.done_cells()} of {len(progress.cells)} cells, "
-            done += f"{_graded(progress)} graded"
-            lines.say(done, f"{done}; {_running(progress)}; gold checks {len(progress.gold)}")
+            done = f"{progress.done_cells()} of {len(progress.cells)} cells"
+            if progress.is_graded:
+                done += f", {_graded(progress)} graded"
+            gold = f"; gold checks {len(progress.gold)}" if progress.is_graded else ""
+            lines.say(done, f"{done}; {_running(progress)}{gold}")
 
         yield tell
         return
@@ -166,13 +168,14 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
     )
     with bars:
         cells = bars.add_task("cells ", total=None, now="")
-        grades = bars.add_task("graded", total=None, now="")
+        grades = bars.add_task("graded", total=None, now="", visible=False)
 
         def look(progress: Progress) -> None:
             total = len(progress.cells) or None
             bars.update(cells, total=total, completed=progress.done_cells(), now=_running(progress))
             gold = f"gold checks {len(progress.gold)}"
-            bars.update(grades, total=total, completed=_graded(progress), now=gold)
+            shown = progress.is_graded
+            bars.update(grades, total=total, completed=_graded(progress), now=gold, visible=shown)
 
         yield look
 
@@ -181,8 +184,11 @@ def _running(progress: Progress) -> str:
     """The cell that runs, the model that is loaded, and tokens so far."""
     running = next((c for c in progress.cells.values() if c.status == "running"), None)
     tokens = sum(c.prompt_tokens + c.completion_tokens for c in progress.cells.values())
-    now = f"{running.cell} turn {running.turns}  " if running else ""
-    return f"{now}{progress.resident or 'no model'}  {tokens:,} tokens"
+    parts = [str(running.cell) if running else "between two cells"]
+    if progress.study is not None and progress.study.models:
+        parts = [f"{parts[0]} turn {running.turns}"] if running else parts
+        parts += [progress.resident or "no model", f"{tokens:,} tokens"]
+    return "  ".join(parts)
 
 
 def _graded(progress: Progress) -> int:

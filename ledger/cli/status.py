@@ -56,7 +56,10 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     print(f"state       {state} (run {progress.runs}, head record {found['head']})")
     print(f"cells       {progress.done_cells()} of {len(progress.cells)} done")
     graded = sum(cell.status in ("graded", "void") for cell in progress.cells.values())
-    print(f"graded      {graded}")
+    if progress.is_graded:
+        print(f"graded      {graded}")
+    if progress.suite is not None:
+        print(f"suite       {progress.suite.version}, {len(progress.suite.families)} families")
     print(f"model       {progress.resident or 'none resident'}, {progress.model_switches} loads")
     print(
         f"turns       {found['turn_attempts']} asked, {found['abandoned_turns']} abandoned, "

@@ -11,8 +11,7 @@ from schemas.events.study import AmendmentRecorded
 from schemas.events.transfer import CaseFinished, FamiliesFrozen
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
 
-FAMILY = ROOT / "tests" / "transfer" / "given" / "F106.yaml"
-TEMPLATE = ROOT / "actors" / "rehearsal" / "templates" / "transfer.toml"
+FAMILY = ROOT / "actors" / "families" / "examples" / "F106.yaml"
 CASES, SYSTEMS = 7, 4
 CELLS = CASES * SYSTEMS  # every system here is deterministic: one trial
 
@@ -32,11 +31,13 @@ driver = "reader"
 def begin(folder: Path) -> StudyOnDisk:
     """A study directory with one family, without distractors."""
     study = StudyOnDisk(folder / "study", folder / "config")
-    (study.path / "families").mkdir(parents=True)
-    shutil.copy(FAMILY, study.path / "families")
-    text = TEMPLATE.read_text().replace("distractors = [0, 50]", "distractors = [0]")
-    (study.path / "study.toml").write_text(text)
-    initialise(study)
+    initialise(study, "--template", "transfer")
+    text = (study.path / "study.toml").read_text()
+    listed = text[text.index("families = [") : text.index("]\n", text.index("families = ["))]
+    text = text.replace(listed, 'families = ["families/F106.yaml"')
+    (study.path / "study.toml").write_text(
+        text.replace("distractors = [0, 50]", "distractors = [0]")
+    )
     return study
 
 
