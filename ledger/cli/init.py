@@ -8,15 +8,12 @@ from pathlib import Path
 import click
 
 from ledger.cli.options import print_json, printable, reading
-from ledger.errors import Refused, Unfinished
+from ledger.errors import Refused, Unfinished, Usage
 from ledger.study_directory import StudyDirectory
 
 TEMPLATES = ("repair", "study-2", "transfer")
 FAMILIES = ("F101", "F102", "F103", "F104", "F105", "F106", "F107", "F108")
 """Examples that a new transfer study begins with."""
-
-
-FIRST_STEP = "ledger tasks mine"
 
 
 @click.command("init")
@@ -66,8 +63,17 @@ def command(directory: Path, template: str, as_json: bool) -> None:
         return
     print(f"study    {study.root}")
     print(f"ledger   {uuid}")
-    step = "ledger transfer validate" if study.read_study()[1].kind == "transfer" else FIRST_STEP
+    step = _first_step(study, template)
     print(f"next     edit {study.toml}, then: cd {shlex.quote(str(study.root))} && {step}")
+
+
+def _first_step(study: StudyDirectory, template: str) -> str:
+    """By the kind of study.toml, which may have been there before and need not be right yet."""
+    try:
+        kind = study.read_study()[1].kind
+    except Usage:
+        kind = "transfer" if template == "transfer" else "repair"
+    return "ledger transfer validate" if kind == "transfer" else "ledger tasks mine"
 
 
 def _require_place(study: StudyDirectory) -> None:
