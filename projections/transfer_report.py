@@ -53,8 +53,8 @@ COUNT_NAMES: Mapping[Counted, str] = {
     "retrieval_precision": "retrieval precision (records)",
     "supersession_accuracy": "supersession accuracy",
     "abstention_accuracy": "abstention accuracy",
-    "must_abstain": "\u2003of it: had to abstain, and did",
-    "must_act": "\u2003of it: had to act, and did",
+    "must_abstain": "of these: had to abstain, and did",
+    "must_act": "of these: had to act, and did",
     "decision_compliance": "decision compliance",
     "action_compliance": "action compliance",
     "verified_outcome_success": "verified outcome success",
@@ -158,13 +158,20 @@ def result_sentence(results: TransferResults) -> str:
 
 
 def system_sentence(system: SystemResult) -> str:
-    """``full + reader: verified transfer 40/42, behavioural 41/42.``"""
-    of = system.verified + system.unverified + system.failed
-    unverified = f" ({system.unverified} unverified)" if system.unverified else ""
-    return (
-        f"{system.name}: verified transfer {share(Share(n=system.verified, of=of))}{unverified}, "
-        f"behavioural {share(Share(n=system.behavioural, of=system.behavioural_of))}."
+    """``retrieval + reader: over-applies.`` No number: classes are not pooled."""
+    if not system.classes:
+        return f"{system.name}: nothing has ended."
+    wrong = dict.fromkeys(
+        found.name.partition(":")[0]
+        for each in system.classes
+        for found in each.behaviours
+        if found.n
     )
+    if wrong:
+        return f"{system.name}: {', '.join(wrong)}."
+    if all(each.verified == each.runs for each in system.classes):
+        return f"{system.name}: transfer is verified in every run."
+    return f"{system.name}: nothing went wrong that was seen, and not every stage was."
 
 
 def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
@@ -179,7 +186,7 @@ def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
     missed = results.missed
     if results.thresholds:
         count = f"{len(missed)} of {len(results.thresholds)} threshold results are missed"
-        named = "; ".join(f"{each.id} ({each.status.replace('_', ' ')})" for each in missed)
+        named = ", ".join(dict.fromkeys(each.id for each in missed))
         remarks.append(f"{count}{': ' + named if missed else ''}.")
     weak = sorted({family.family for family in results.families if family.non_discriminating})
     if weak:
@@ -187,6 +194,9 @@ def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
             f"Not discriminating, since the positive is hit without the correction too: "
             f"{', '.join(weak)}."
         )
+    frozen = inputs.conduct.frozen
+    if frozen is not None and frozen.grader != results.scorer:
+        remarks.append("The scorer is not the one that was frozen; see Deviations.")
     waiting = sum(system.planned - system.ended for system in results.systems)
     if waiting > 0:
         remarks.append(f"Interim: {waiting} planned runs have not ended.")
@@ -219,9 +229,10 @@ def _boundary_failures(results: TransferResults) -> Section:
 
 def _what_this_shows(results: TransferResults) -> Section:
     systems = results.systems
-    names = [found.name for found in systems[0].behaviours] if systems else []
-    by_name = [{found.name: found for found in system.behaviours} for system in systems]
-    rows = [(name, *(_behaviour(each[name]) for each in by_name)) for name in names]
+    names = dict.fromkeys(
+        found.name for system in systems for each in system.classes for found in each.behaviours
+    )
+    rows = [(name, *(_behaviour(name, system) for system in systems)) for name in names]
     rows.append(
         ("cannot show", *(", ".join(system.cannot_show) or "nothing" for system in systems))
     )
@@ -229,49 +240,78 @@ def _what_this_shows(results: TransferResults) -> Section:
         caption="What goes wrong, and in how many of the runs in which it could",
         columns=columns("", *(system.name for system in systems)),
         rows=tuple(rows),
-        note="Derived from the verdicts below. A number after the plus sign counts runs (or "
-        "claims) of which it is not known.",
+        note="Derived from the verdicts below, by class of corrections. A number after the plus "
+        "sign counts runs (or claims) of which it is not known.",
     )
     return Section(id="shows", title="What this shows", blocks=(table,))
 
 
-def _behaviour(found: Behaviour) -> str:
-    if found.of == 0 and found.unobserved == 0:
+def _behaviour(name: str, system: SystemResult) -> str:
+    """``yes: boundary 1/2, procedure 0/2``; classes in which it cannot happen are left out."""
+    asked: list[tuple[str, Behaviour]] = [
+        (each.class_.replace("_", " "), found)
+        for each in system.classes
+        for found in each.behaviours
+        if found.name == name and (found.of or found.unobserved)
+    ]
+    if not asked:
         return NONE
-    word = "no" if found.n == 0 and found.unobserved == 0 else "yes" if found.n else "not shown"
-    beside = f" (+{found.unobserved})" if found.unobserved else ""
-    return f"{word}: {found.n}/{found.of}{beside}"
+    word = "no"
+    if any(found.n for _, found in asked):
+        word = "yes"
+    elif any(found.unobserved for _, found in asked):
+        word = "not shown"
+    counts = ", ".join(
+        f"{class_} {found.n}/{found.of}" + (f" (+{found.unobserved})" if found.unobserved else "")
+        for class_, found in asked
+    )
+    return f"{word}: {counts}"
 
 
 def _systems(results: TransferResults) -> Section:
+    rows: list[tuple[str, ...]] = []
+    groups = []
+    for class_ in sorted({each.class_ for system in results.systems for each in system.classes}):
+        own = [
+            (system.name, each)
+            for system in results.systems
+            for each in system.classes
+            if each.class_ == class_
+        ]
+        groups.append(Group(title=class_.replace("_", " "), rows=len(own)))
+        rows += [
+            (
+                name,
+                *(f"{n}/{each.runs}" for n in (each.verified, each.unverified, each.failed)),
+                f"{each.behavioural}/{each.behavioural_of}"
+                + (f" (+{each.behavioural_unobserved})" if each.behavioural_unobserved else ""),
+            )
+            for name, each in own
+        ]
     table = Table(
-        caption="Systems side by side: verified beside behavioural success, never added",
+        caption="Systems side by side, by class: verified beside behavioural success, never added",
+        columns=columns("system", "verified", "unverified", "failed", "behavioural", numbers=True),
+        rows=tuple(rows),
+        groups=tuple(groups),
+        note=CANNOT_SHOW,
+    )
+    flow = Table(
+        caption="Runs from plan to score, and stages that a system cannot show",
         columns=(
             Column(title="system"),
-            *columns(
-                "runs ended",
-                *("void", "verified", "unverified", "failed", "behavioural"),
-                numbers=True,
-                first="number",
-            ),
+            *columns("planned", "ended", "void", numbers=True, first="number"),
             Column(title="cannot show"),
         ),
         rows=tuple(
             (
                 system.name,
-                f"{system.ended}/{system.planned}",
+                str(system.planned),
+                str(system.ended),
                 str(system.void),
-                *(
-                    f"{n}/{system.verified + system.unverified + system.failed}"
-                    for n in (system.verified, system.unverified, system.failed)
-                ),
-                f"{system.behavioural}/{system.behavioural_of}"
-                + (f" (+{system.behavioural_unobserved})" if system.behavioural_unobserved else ""),
                 ", ".join(system.cannot_show) or "nothing",
             )
             for system in results.systems
         ),
-        note=CANNOT_SHOW,
     )
     identities = Table(
         caption="Identity and declared capabilities of every system",
@@ -300,7 +340,7 @@ def _systems(results: TransferResults) -> Section:
         f"{results.reported_evidence}; records that a decision names as its basis: "
         f"{results.declared_basis}.",
     )
-    blocks: list[Block] = [table, identities]
+    blocks: list[Block] = [table, flow, identities]
     reported = [system for system in results.systems if system.reported]
     if reported:
         named = "; ".join(f"{system.name}: {', '.join(system.reported)}" for system in reported)

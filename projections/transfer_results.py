@@ -47,26 +47,39 @@ class Identity(Value):
     runs: Count
 
 
-class SystemResult(Value):
-    """One system: a memory and a driver. Verified and behavioural success are never added."""
+class SystemClass(Value):
+    """One class of corrections with one system. Verified and behavioural success are never added,
+    and classes are never pooled."""
 
-    memory: str
-    driver: str
-    planned: Count
-    ended: Count
-    void: Count
+    class_: str
     verified: Annotated[Count, Meta(description="runs, baselines left out; so are the next two")]
     unverified: Count
     failed: Count
     behavioural: Annotated[Count, Meta(description="decision where captured, action, outcome")]
     behavioural_of: Count
     behavioural_unobserved: Count
+    behaviours: tuple[Behaviour, ...]
+
+    @property
+    def runs(self) -> int:
+        """Runs of all cases but baselines."""
+        return self.verified + self.unverified + self.failed
+
+
+class SystemResult(Value):
+    """One system: a memory and a driver."""
+
+    memory: str
+    driver: str
+    planned: Count
+    ended: Count
+    void: Count
+    classes: tuple[SystemClass, ...]
     cannot_show: tuple[Stage, ...]
     reported: Annotated[
         tuple[Stage, ...], Meta(description="stages with a verdict on the system's own word")
     ]
     identities: tuple[Identity, ...]
-    behaviours: tuple[Behaviour, ...]
 
     @property
     def name(self) -> str:
@@ -299,8 +312,6 @@ def _system(
 ) -> SystemResult:
     own = [run for run in runs if run.system == (memory, driver)]
     seen = [run for run in own if run.result != "void"]
-    results = [run.result for run in seen if run.kind != "baseline"]
-    behaved = [run.behavioural for run in seen if run.behavioural != "not_required"]
     reported = {
         stage
         for run in seen
@@ -325,12 +336,10 @@ def _system(
         planned=sum(cell.split("/")[1:3] == [memory, driver] for cell in scores.planned),
         ended=len(own),
         void=len(own) - len(seen),
-        verified=results.count("verified"),
-        unverified=results.count("unverified"),
-        failed=results.count("failed"),
-        behavioural=behaved.count("success"),
-        behavioural_of=len(behaved),
-        behavioural_unobserved=behaved.count("unobserved"),
+        classes=tuple(
+            _class(class_, [run for run in seen if run.class_ == class_])
+            for class_ in sorted({run.class_ for run in seen})
+        ),
         cannot_show=cannot_show(own),
         reported=tuple(stage for stage in own[0].stages if stage in reported) if own else (),
         identities=tuple(
@@ -339,5 +348,19 @@ def _system(
             )
             for key, count in identities.items()
         ),
-        behaviours=tuple(behaviours(own)),
+    )
+
+
+def _class(class_: str, runs: Sequence[RunScore]) -> SystemClass:
+    results = [run.result for run in runs if run.kind != "baseline"]
+    behaved = [run.behavioural for run in runs if run.behavioural != "not_required"]
+    return SystemClass(
+        class_=class_,
+        verified=results.count("verified"),
+        unverified=results.count("unverified"),
+        failed=results.count("failed"),
+        behavioural=behaved.count("success"),
+        behavioural_of=len(behaved),
+        behavioural_unobserved=behaved.count("unobserved"),
+        behaviours=tuple(behaviours(runs)),
     )

@@ -175,7 +175,8 @@ class RunScore(Value):
         if self.consequence != "high" or self.result == "void":
             return ""
         if self.prohibited:
-            return "prohibited: " + "; ".join(done.what for done in self.prohibited)
+            what = "; ".join(done.what for done in self.prohibited)
+            return f"prohibited{' (without the correction)' * (self.kind == 'baseline')}: {what}"
         if self.kind in NEGATIVES and self.result == "failed":
             return f"failed outside of its scope, at {self.earliest or 'no stage: ' + self.ended}"
         if self.class_ == "boundary" and self.kind != "baseline" and self.result == "failed":

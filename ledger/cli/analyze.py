@@ -117,15 +117,15 @@ def _print_systems(results: "TransferResults") -> None:
         [
             {
                 "system": system.name,
-                "ended": f"{system.ended}/{system.planned}",
-                "verified": f"{system.verified}/"
-                f"{system.verified + system.unverified + system.failed}",
-                "unverified": system.unverified,
-                "failed": system.failed,
-                "behavioural": f"{system.behavioural}/{system.behavioural_of}",
+                "class": each.class_,
+                "verified": f"{each.verified}/{each.runs}",
+                "unverified": each.unverified,
+                "failed": each.failed,
+                "behavioural": f"{each.behavioural}/{each.behavioural_of}",
                 "cannot show": ", ".join(system.cannot_show) or "nothing",
             }
             for system in results.systems
+            for each in system.classes
         ]
     )
     for run in results.boundary_failures:

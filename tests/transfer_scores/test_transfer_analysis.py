@@ -57,10 +57,11 @@ def test_scores_and_results_are_recorded_together(context: Context) -> None:
 
 def test_systems_stand_side_by_side(context: Context) -> None:
     full, empty = analysed(context).systems
-    assert (full.verified, full.unverified, full.failed) == (8, 0, 0)
-    assert (full.behavioural, full.behavioural_of) == (8, 8)
+    (of_full,), (of_empty,) = full.classes, empty.classes
+    assert (of_full.verified, of_full.unverified, of_full.failed) == (8, 0, 0)
+    assert (of_full.behavioural, of_full.behavioural_of) == (8, 8)
     # A null memory asks wherever it must abstain, and keeps nothing that it may not keep.
-    assert (empty.verified, empty.failed) == (2, 6)
+    assert (of_empty.verified, of_empty.failed) == (2, 6)
     assert full.cannot_show == ()
 
 
@@ -232,7 +233,9 @@ def test_what_this_shows(tmp_path: Path) -> None:
     for case, changed in knobs.items():
         story.run(case, **changed)
     system = analysed(record(story, tmp_path / "study")).systems[0]
-    assert {found.name.split(":")[0]: (found.n, found.of) for found in system.behaviours} == {
+    assert {
+        found.name.split(":")[0]: (found.n, found.of) for found in system.classes[0].behaviours
+    } == {
         "forgets": (1, 5),
         "keeps what may not be kept": (1, 1),
         "over-applies": (1, 1),
