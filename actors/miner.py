@@ -7,7 +7,7 @@ a verdict for the same funnel is not run again.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,7 @@ from schemas.task import EnvironmentInputs, FileState, Overlay, Task
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
 DIFF = "text/x-diff"
+LOOK_SECONDS = 1.0
 VALIDATION_LIMIT_NS = 300 * 1_000_000_000
 
 EMITS = (RepositoryMined, EnvironmentBuilt, SandboxProbed, CandidateValidated)
@@ -116,7 +117,12 @@ class Miner:
         probed = accepted_sandbox(probe(), command.allow_unsafe_sandbox)
         work.commit([NewEvent(stream, probed)])
         settings = settings_digest(mined_event.settings)
-        bench = _Bench(work, study, repository, sandbox_of(probed, work.scratch), settings)
+
+        def look(candidate: Candidate) -> None:
+            self.progress(f"validate {repository.id} {candidate.commit[:8]}", valid, wanted)
+
+        sandbox = sandbox_of(probed, work.scratch)
+        bench = _Bench(work, study, repository, sandbox, look, settings)
         verdicts = dict(known.validated.get(repository.id, {}))
         valid = sum(verdict.valid for verdict in verdicts.values())
         waiting = [c for c in mined.candidates if c.commit not in verdicts]
@@ -133,9 +139,7 @@ class Miner:
                     stream, msgspec.structs.replace(events[-1].event, task=reference)
                 )
             work.commit(events)
-            self.progress(
-                f"validate {repository.id} {candidate.commit[:8]}", valid, repository.tasks
-            )
+            look(candidate)
             if valid >= repository.tasks:
                 break
         return Done()
@@ -229,6 +233,8 @@ class _Bench:
     study: Study
     repository: Repository
     sandbox: Sandbox
+    look: Callable[[Candidate], None]
+    """Called every now and then with the candidate that is waited for."""
     settings: str
 
     def validated(
@@ -247,6 +253,8 @@ class _Bench:
                     if not running:
                         return
                     candidate, future = running.pop(0)
+                    while wait([future], LOOK_SECONDS).not_done:
+                        self.look(candidate)
                     events, task = future.result()
                     yield candidate, events, task
             finally:

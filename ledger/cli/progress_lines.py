@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 INTERVAL_S = 10.0
 """A log file should show life, and not be filled."""
+QUIET_S = 60.0
+"""Where nothing has changed: something is still there."""
 SHORTEST_S = 2.0
 """Between lines, however much happens; a command that is done sooner says nothing."""
 
@@ -21,7 +23,8 @@ class ProgressLines:
     def say(self, item: str, line: str) -> None:
         """``item`` is what is being worked on, ``line`` all there is to say about it."""
         since = time.monotonic() - self._last
-        if line == self._line or since < (SHORTEST_S if item != self._item else INTERVAL_S):
+        changed = INTERVAL_S if line != self._line else QUIET_S
+        if since < (SHORTEST_S if item != self._item else changed):
             return
         self._item, self._line, self._last = item, line, time.monotonic()
         print(line, file=sys.stderr, flush=True)

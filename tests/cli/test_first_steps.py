@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger.cli.progress_lines import INTERVAL_S, SHORTEST_S, ProgressLines
+from ledger.cli.progress_lines import INTERVAL_S, QUIET_S, SHORTEST_S, ProgressLines
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import check_refused, study_of
-from tests.end_to_end.rehearsal_study import StudyOnDisk
+from tests.end_to_end.rehearsal_study import StudyOnDisk, make_mined_study
 from tests.mining.conftest import BASE, FIX, History
 
 HERE = f"3.{sys.version_info.minor}"
@@ -198,9 +198,16 @@ def test_lines_come_per_item_and_at_intervals(
         "",
         "c at 1024.6\n",
     ]
-    now += 60
-    lines.say("c", "c at 1024.6")
-    assert capsys.readouterr().err == "", "nothing new, nothing said"
+    for seconds, err in ((QUIET_S - 1, ""), (1.0, "c at 1024.6\n")):
+        now += seconds
+        lines.say("c", "c at 1024.6")
+        assert capsys.readouterr().err == err, "nothing new is said seldom"
+
+
+def test_validation_shows_what_it_waits_for(tmp_path: Path) -> None:
+    ran = make_mined_study(tmp_path).ledger_command("tasks", "validate")
+    assert ran.status == 0
+    assert re.search(r"^validate R001 [0-9a-f]{8}: 0 of 1$", ran.err, re.MULTILINE), ran.err
 
 
 def test_a_long_command_shows_life_in_a_log_file(frozen_study: StudyOnDisk, tmp_path: Path) -> None:

@@ -78,3 +78,13 @@ def test_the_demo_goes_on_and_says_so(
         main(["demo", "--dir", str(tmp_path / "demo"), "--quick"])
     assert commands[-1].startswith("tasks validate --unsafe-no-sandbox")
     assert "every line of them comes with this program" in capsys.readouterr().err
+
+
+def test_doctor_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "sandbox" in line.split()[:2]]
+    assert lines[at].split() == ["absent", "sandbox", "-"]
+    assert "sudo apt-get install bubblewrap" in lines[at + 1]
+    assert "--unsafe-no-sandbox" in lines[at + 1]
