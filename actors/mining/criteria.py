@@ -26,6 +26,7 @@ from schemas.base import Count, Value
 from schemas.study import TaskRules
 
 STATIC_CRITERIA = (
+    "root_commit",
     "object_missing",
     "empty",
     "revert",

@@ -138,7 +138,8 @@ def mine(
         for commit in walk.commits:
             ready = prepared[commit.oid]
             if isinstance(ready, str):
-                rows.append(audit_row(commit, {"object_missing": ready}, Numbers()))
+                criterion = "root_commit" if commit.parent is None else "object_missing"
+                rows.append(audit_row(commit, {criterion: ready}, Numbers()))
             else:
                 try:
                     found = assess(
@@ -251,7 +252,7 @@ def _prepare(
     classifiers: _Classifiers,
     progress: Callable[[int, int], None],
 ) -> dict[str, _Prepared | str]:
-    """The classified change of every visited commit, or why its objects cannot be read."""
+    """The classified change of every visited commit, or why there is none."""
     prepared: dict[str, _Prepared | str] = {}
     total = len(walk.visited) + len(walk.commits)
     for done, commit in enumerate(walk.visited):

@@ -164,8 +164,8 @@ def test_dates_are_filtered_and_the_walk_ends_after_older_ones(history: Any) -> 
 
 def test_a_root_commit_has_no_base(history: Any) -> None:
     row = history.mine().rows[-1]
-    assert (row.criterion, row.parent) == ("object_missing", "")
-    assert row.reasons == {"object_missing": "a root commit has no base"}
+    assert (row.criterion, row.parent) == ("root_commit", "")
+    assert row.reasons == {"root_commit": "a root commit has no base"}
 
 
 def test_objects_that_lack(history: Any, fix: Any) -> None:

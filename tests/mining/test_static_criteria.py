@@ -226,7 +226,7 @@ def test_the_revert_window_reaches_before_the_first_day(history: Any, fix: Any) 
         {"pkg/calc.py": before, "tests/unit/test_calc.py": b"def test_n():\n    assert 1\n"}, day=3
     )
     mined = history.mine()
-    assert [row.criterion for row in mined.rows] == ["revert", "object_missing"]
+    assert [row.criterion for row in mined.rows] == ["revert", "root_commit"]
 
 
 # --- patches -------------------------------------------------------------------------------------
