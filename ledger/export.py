@@ -360,6 +360,8 @@ class _Artifacts:
         self.altered: list[str] = []
         self._kept = set(Artifacts(self._target).list_digests())
         """Digests that an interrupted call has copied and that were not looked at yet."""
+        self._followed: set[str] = set()
+        """Digests of artifacts whose content was looked at for what it names itself."""
         if source is not None:
             self._target.mkdir(mode=0o700, exist_ok=True)
 
@@ -376,29 +378,20 @@ class _Artifacts:
                 self.count += 1
                 return
             target.unlink()
-        if target.exists():
+        if target.exists() and (content_type is None or ref.digest in self._followed):
             return
+        if content_type is not None:
+            self._followed.add(ref.digest)
         content = bytearray() if content_type is not None else None
         problem = check_artifact(source, ref, content)
         if problem == MISSING:
             if ref.digest not in self.missing:
                 self.missing.append(ref.digest)
             return
-        if problem:
+        if problem and ref.digest not in self.altered:
             self.altered.append(ref.digest)
-        # A link or a pipe in an artifact's place is never followed, and so not taken along; neither
-        # is a file that is longer than the stream of these bytes can be.
-        try:
-            file = open_regular(source / ref.digest[:2] / ref.digest)
-        except OSError:
+        if not target.exists() and not self._copy_file(source, ref, target):
             return
-        with file:
-            if os.fstat(file.fileno()).st_size > _most_packed(ref.length):
-                return
-            target.parent.mkdir(mode=0o700, exist_ok=True)
-            with _created(target) as copy:
-                shutil.copyfileobj(file, copy, 1 << 20)
-        self.count += 1
         if content is not None and not problem:
             try:
                 further = artifacts_in_content(bytes(content), content_type)
@@ -406,6 +399,22 @@ class _Artifacts:
                 return  # verification notes that this program cannot tell what it names
             for inner in further:
                 self._copy(source, inner, None)
+
+    def _copy_file(self, source: Path, ref: ArtifactRef, target: Path) -> bool:
+        """False where there is nothing to take along: a link or a pipe in an artifact's place is
+        never followed, and a file that is longer than the stream of these bytes can be is none."""
+        try:
+            file = open_regular(source / ref.digest[:2] / ref.digest)
+        except OSError:
+            return False
+        with file:
+            if os.fstat(file.fileno()).st_size > _most_packed(ref.length):
+                return False
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            with _created(target) as copy:
+                shutil.copyfileobj(file, copy, 1 << 20)
+        self.count += 1
+        return True
 
     def finish(self) -> None:
         """Remove what an interrupted call copied and nobody names; make the folders durable."""

@@ -84,7 +84,7 @@ def check_schema(evidence: Evidence) -> Iterator[Finding]:
                 f"schema {_schema_digest(EXPECTED_SCHEMA)}",
                 f"schema {_schema_digest(complete)}: {shown(', '.join(differ))}",
             )
-        identity = (source.pragma("application_id"), source.pragma("user_version"))
+        identity = source.identity
         if identity != (APPLICATION_ID, SCHEMA_VERSION):
             yield Finding(
                 "SCHEMA_DRIFT",

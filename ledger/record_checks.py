@@ -374,6 +374,8 @@ class NamedArtifacts:
         self.folder = subject.artifacts
         self.known: dict[str, int] = {}
         """Length by digest of what was looked at."""
+        self.followed: set[str] = set()
+        """Digests of what was looked at for what it names itself."""
         self.plans: dict[type[Event], tuple[tuple[str, Any, bool], ...]] = {}
 
     def look_at(self, page: Page) -> Iterator[Finding]:
@@ -389,7 +391,7 @@ class NamedArtifacts:
             for name, content_type, directly in plan:
                 if directly:
                     ref = getattr(event, name)
-                    if known.get(ref.digest) != ref.length:
+                    if content_type is not None or known.get(ref.digest) != ref.length:
                         yield from self._check(seq, ref, content_type)
                 else:
                     for ref in artifacts_in(getattr(event, name)):
@@ -397,11 +399,15 @@ class NamedArtifacts:
 
     def _check(self, seq: int, ref: ArtifactRef, content_type: Any) -> Iterator[Finding]:
         assert self.folder is not None
-        if self.known.get(ref.digest) == ref.length:
+        followed = content_type is None or ref.digest in self.followed
+        if followed and self.known.get(ref.digest) == ref.length:
             return
         if len(self.known) >= MAX_REMEMBERED_ARTIFACTS:
             self.known.clear()
+            self.followed.clear()
         self.known[ref.digest] = ref.length
+        if content_type is not None:
+            self.followed.add(ref.digest)
         content = bytearray() if content_type is not None else None
         problem = check_artifact(self.folder, ref, content)
         if problem == MISSING:

@@ -150,6 +150,11 @@ class SqliteRecords:
         self._identity: Identity | None = database_opened(path)
         try:
             self.schema = self._read_schema()
+            self.identity = (
+                int(self._scalar("PRAGMA application_id")),
+                int(self._scalar("PRAGMA user_version")),
+            )
+            """(application id, version of the schema)"""
         except sqlite3.DatabaseError as error:
             self.close()
             raise Damaged(f"{path.name}: {self._damage(error)}") from None
@@ -342,9 +347,6 @@ class SqliteRecords:
         return [row[0] for row in rows if isinstance(row[0], bytes)]
 
     # --- what only a database has ----------------------------------------------------------------
-
-    def pragma(self, name: str) -> int:
-        return int(self._scalar(f"PRAGMA {name}"))
 
     def _scalar(self, query: str) -> int:
         row = self._execute(query).fetchone()

@@ -12,7 +12,6 @@ exactly that check off.
 Memory: one page of records, and one number for each stream.
 """
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -306,10 +305,7 @@ class _Verification:
                 background,
             )
             for check in FINAL_CHECKS:
-                try:
-                    self._add(check(evidence))
-                except sqlite3.DatabaseError as error:
-                    self._add([Finding("DB_CORRUPT", None, "a readable schema", shown(str(error)))])
+                self._add(check(evidence))
         finally:
             if background is not None:
                 background.stop()

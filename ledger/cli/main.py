@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from ledger.cli.printable import printable_lines
+from ledger.cli.printable import printable_lines, printable_output
 from ledger.errors import LedgerError, Usage, of_the_machine
 from schemas.credentials import without_credentials
 
@@ -95,11 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Whatever the user's umask: what we write can be changed by nobody else.
     umask = os.umask(0o022)
     os.umask(umask | 0o022)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a path may be no text
     try:
         _check_text(sys.argv[1:] if arguments is None else arguments)
-        result = cli.main(arguments, prog_name="ledger", standalone_mode=False)
+        with printable_output():
+            result = cli.main(arguments, prog_name="ledger", standalone_mode=False)
         status = result if isinstance(result, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
         print("interrupted; nothing is lost, the same command goes on", file=sys.stderr)

@@ -11,6 +11,7 @@ import click
 from actors.loop import Context, Handlers, serve
 from actors.supervisor import SET_ROLES
 from ledger.cli.options import study_option
+from ledger.cli.printable import printable
 from ledger.clock import new_id
 from ledger.errors import LedgerError, Refused, Usage
 from schemas.transfer_study import TransferStudy
@@ -54,7 +55,7 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
         except KeyboardInterrupt:
             return 130
         except LedgerError as error:
-            print(f"worker {roles}: {error}", file=sys.stderr)
+            print(printable(f"worker {roles}: {error}"), file=sys.stderr)
             return error.exit_status
     return 0
 

@@ -5,6 +5,7 @@ with the findings (code and seq) and the exit status. The independent verifier, 
 with the ledger, must contradict the same ledgers.
 """
 
+import ast
 import base64
 import json
 import os
@@ -22,13 +23,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sample_ledger import SampleLedger, append_one, store
 
+import ledger.final_checks
+import ledger.record_checks
 import ledger.verify
 from ledger import independent_verifier
 from ledger.chain import leaf_hash
 from ledger.checkpoint import Checkpoint, Checkpointer, sign_checkpoint
 from ledger.errors import Integrity
 from ledger.export import export
-from ledger.record_checks import Code
+from ledger.record_checks import Code, Finding
 from ledger.signing_keys import SigningKey
 from ledger.sqlite_log import SqliteLog
 from ledger.verify import FINAL_CHECKS, RECORD_CHECKS, Options, Report, exit_status, verify
@@ -179,6 +182,14 @@ def unknown_type(sample: SampleLedger) -> None:
 def hostile_strings(sample: SampleLedger) -> None:
     """Escape sequences and direction marks in what a report would show."""
     sample.rewrite({13: lambda record: {**record, "type": "\x1b[2J\u202e\u0007"}})
+    sample.sign_again()
+
+
+def list_of_tasks_that_is_none(sample: SampleLedger) -> None:
+    """An artifact whose content this program cannot read may name others: that is said."""
+    ref = json.loads(sample.records()[12])["data"]["result"]
+    data = {"tasks": ref, "count": 1, "packs": {}}
+    sample.rewrite({13: lambda record: {**record, "type": "tasks.frozen.v1", "data": data}})
     sample.sign_again()
 
 
@@ -547,6 +558,11 @@ def overwrite_checkpoints(sample: SampleLedger) -> None:
     sample.log_file.write_bytes(b"\xff\xfe\0" * 1000)
 
 
+def pipe_for_checkpoints(sample: SampleLedger) -> None:
+    sample.log_file.unlink()
+    os.mkfifo(sample.log_file)
+
+
 def row_that_is_no_note(sample: SampleLedger) -> None:
     with sample.connected() as connection:
         connection.execute("UPDATE checkpoints SET note = x'00' WHERE size = 11")
@@ -773,6 +789,7 @@ ATTACKS: dict[str, Attack] = {
     "years ahead": Attack(years_ahead, [], 0),
     "unknown type": Attack(unknown_type, [("UNKNOWN_TYPE", 13)], 0),
     "hostile strings": Attack(hostile_strings, [("UNKNOWN_TYPE", 13)], 0),
+    "list of tasks that is none": Attack(list_of_tasks_that_is_none, [("UNKNOWN_TYPE", 13)], 0),
     "wrong data": Attack(wrong_data, [("NON_CANONICAL", 13)]),
     "duplicate key": Attack(duplicate_key, [("NON_CANONICAL", 13)]),
     "white space": Attack(white_space, [("NON_CANONICAL", 13)]),
@@ -858,6 +875,7 @@ ATTACKS: dict[str, Attack] = {
     "signature broken": Attack(break_signature, [("SIG_BAD", 30)]),
     "scribbled between notes": Attack(scribble_between_notes, [("SIG_BAD", None)]),
     "checkpoints overwritten": Attack(overwrite_checkpoints, [("SIG_BAD", None)]),
+    "checkpoints are a pipe": Attack(pipe_for_checkpoints, [("SIG_BAD", None)]),
     "row that is no note": Attack(row_that_is_no_note, [("SIG_BAD", None)]),
     "wrong size in row": Attack(wrong_size_in_row, [("COLUMN_MISMATCH", 10)]),
     "two histories": Attack(two_histories, [("ROOT_MISMATCH", 20), ("FORK", 20)]),
@@ -926,13 +944,34 @@ def run_independent(sample: SampleLedger, key: str, capsys: pytest.CaptureFixtur
     return status
 
 
+REACHED: set[tuple[str, int]] = set()
+"""(module, line) of every call that made a finding of an attack."""
+ATTACKED: set[str] = set()
+MODULES = (ledger.record_checks, ledger.final_checks, ledger.verify)
+
+
+def verify_noting(name: str, path: Path, options: Options) -> Report:
+    """Verify, and remember which lines of the code made the findings."""
+
+    def note(*values: Any) -> Finding:
+        frame = sys._getframe(1)
+        REACHED.add((frame.f_globals["__name__"], frame.f_lineno))
+        return Finding(*values)
+
+    ATTACKED.add(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in MODULES:
+            patch.setattr(module, "Finding", note)
+        return verify(path, options=options)
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack(sample: SampleLedger, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     attack = ATTACKS[name]
     key = str(sample.key)
     attack.do(sample)
     before = snapshot(sample.directory.root)
-    report = verify(sample.directory.root, options=attack.options(sample))
+    report = verify_noting(name, sample.directory.root, attack.options(sample))
     assert snapshot(sample.directory.root) == before, "verification wrote to the ledger"
     assert sorted_findings(found(report)) == sorted_findings(attack.findings)
     assert exit_status(report) == attack.status
@@ -1099,8 +1138,38 @@ def test_attack_on_an_export(
     lines = (folder / "records.jsonl").read_bytes().splitlines()
     (folder / "records.jsonl").write_bytes(b"\n".join(attack.do(lines)) + b"\n")
     key = str(sample.key)
-    report = verify(folder, options=Options(key=key, require="self"))
+    report = verify_noting(f"export: {name}", folder, Options(key=key, require="self"))
     assert sorted_findings(found(report)) == sorted_findings(attack.findings)
     assert exit_status(report) == (3 if attack.findings else 0)
     sample.directory.root = folder
     assert run_independent(sample, key, capsys) == (3 if attack.findings else 0)
+
+
+# --- every single line that makes a finding is needed --------------------------------------------
+
+FINDINGS_ELSEWHERE = {
+    "Finding('DB_CORRUPT', self.following, 'records', shown(str(error)))": (
+        "test_verify.py, test_query_that_does_not_end_is_given_up"
+    ),
+    "Finding('FORK', self.following - 1, expected, f'root {root.hex()}')": (
+        "test_verify.py, test_older_copy_of_another_history"
+    ),
+}
+"""By what they are; they take more than one ledger, or a limit that a test must lower."""
+
+
+def test_every_line_that_makes_a_finding_is_reached() -> None:
+    """The attacks expect exactly their findings, so leaving out a line that makes one fails the
+    attack which reached it: a mutation test of every single check. It is about the attacks of this
+    file, so it follows all of them."""
+    every = {*ATTACKS, *(f"export: {name}" for name in EXPORT_ATTACKS)}
+    if not every <= ATTACKED:
+        pytest.skip("only some of the attacks were run")
+    missed = {}
+    for module in MODULES:
+        tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
+        for node in ast.walk(tree):
+            makes_one = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding"
+            if makes_one and (module.__name__, node.lineno) not in REACHED:
+                missed[ast.unparse(node)] = f"{module.__name__}:{node.lineno}"
+    assert missed.keys() == FINDINGS_ELSEWHERE.keys(), missed

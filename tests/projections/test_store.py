@@ -46,8 +46,7 @@ def rows(generation: Generation, query: str, outcomes: bool = False) -> list[tup
 
 def tamper(path: Path, statement: str) -> None:
     connection = sqlite3.connect(path)
-    connection.execute(statement)
-    connection.commit()
+    connection.executescript(statement)
     connection.close()
 
 
@@ -321,6 +320,34 @@ def test_a_missing_table_is_damage(study: TinyStudy) -> None:
     tamper(path / store.OPEN, "DROP TABLE cells")
     with pytest.raises(Integrity, match="damaged; `ledger replay` makes it again"):
         store.check(study.directory, study.log)
+
+
+@pytest.mark.parametrize("file", [store.OPEN, store.OUTCOMES])
+@pytest.mark.parametrize("instead", ["view", "table", "trigger", "pipe", "link"])
+def test_what_is_not_as_it_was_written_is_not_read(
+    study: TinyStudy, file: str, instead: str
+) -> None:
+    """A view could compute without end, and a pipe wait for ever: neither is begun with."""
+    path = make(study) / file
+    if instead in ("pipe", "link"):
+        path.unlink()
+        os.mkfifo(path) if instead == "pipe" else path.symlink_to("/dev/zero")
+    else:
+        table = "cells" if file == store.OPEN else "outcomes"
+        tamper(
+            path,
+            {
+                "view": f"DROP TABLE {table}; CREATE VIEW {table} AS WITH RECURSIVE c (cell) AS "
+                "(SELECT 1 UNION ALL SELECT cell + 1 FROM c) SELECT cell FROM c",
+                "table": "CREATE TABLE more (text TEXT)",
+                "trigger": f"CREATE TRIGGER more AFTER DELETE ON {table} BEGIN SELECT 1; END",
+            }[instead],
+        )
+    with pytest.raises(Integrity, match="damaged; `ledger replay` makes it again"):
+        store.check(study.directory, study.log)
+    with store.current(study.directory, study.log) as generation:
+        assert generation.path != path.parent
+    assert store.check(study.directory, study.log).differences == ()
 
 
 def test_damaged_files_are_not_passed_over(study: TinyStudy) -> None:

@@ -15,7 +15,7 @@ from ledger.export import backup, export, import_ledger
 from ledger.log import Batch, NewEvent
 from ledger.sqlite_log import SqliteLog
 from ledger.verify import Options, exit_status, verify
-from schemas.events.cell import ProtocolViolated
+from schemas.events.cell import ProtocolViolated, ToolCalled
 from schemas.events.study import TasksFrozen
 from schemas.task import FailToPass, Overlay, Size, Task
 
@@ -298,3 +298,23 @@ def test_backup_of_an_imported_ledger_stays_imported(sample: SampleLedger, tmp_p
     backup(tmp_path / "in", tmp_path / "backup")
     with pytest.raises(Refused, match="never written"):
         SqliteLog.open(tmp_path / "backup" / "var" / "ledger.db")
+
+
+def test_what_an_artifact_names_is_found_also_where_it_was_named_plainly_before(
+    sample: SampleLedger, tmp_path: Path
+) -> None:
+    """A task names its files. First something else names the list of tasks, as any bytes."""
+    artifacts = Artifacts(sample.directory.artifacts)
+    task = a_task(artifacts)
+    tasks = artifacts.put(msgspec.json.encode([task]), "application/json")
+    log = SqliteLog.open(sample.database)
+    called = ToolCalled(turn=0, number=0, tool="read_file", arguments=tasks, result=tasks, ok=True)
+    append_one(log, called, "cell/other")
+    append_one(log, TasksFrozen(tasks=tasks, count=1, packs={}), "tasks")
+    log.close()
+    export(sample.directory.root, tmp_path / "out")
+    (copied,) = (tmp_path / "out" / "artifacts").rglob(task.statement.digest)
+    copied.unlink()
+    report = verify(tmp_path / "out", options=Options(key=str(sample.key), require="self"))
+    found = [(finding.code, finding.expected) for finding in report.findings]
+    assert found == [("ARTIFACT_MISSING", task.statement.digest)]
