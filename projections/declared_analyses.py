@@ -100,6 +100,9 @@ class AnalysedCell(Value):
     model_ns: Count
     cut_answers: Count
     violations: Count
+    flagged: Annotated[
+        str, Meta(description="what could have deceived the grader; decides nothing, to be read")
+    ] = ""
 
     @property
     def graded(self) -> bool:

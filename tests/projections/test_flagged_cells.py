@@ -2,6 +2,7 @@
 
 import msgspec
 
+from projections.declared_analyses import AnalysedCell
 from projections.fold import fold
 from projections.outcomes import Outcomes
 from schemas.events.grading import CellGraded
@@ -22,3 +23,8 @@ def test_flags_stand_beside_the_outcome(whole: TinyStudy) -> None:
         (1, "canary did not fail; frames"),
         (0, ""),
     }
+
+
+def test_what_the_table_counts_is_what_an_analysis_keeps() -> None:
+    kept = {field.name for field in msgspec.structs.fields(AnalysedCell)}
+    assert kept - {"status"} == set(Outcomes.TABLES["outcomes"].columns)
