@@ -39,6 +39,7 @@ from schemas.events.transfer import (
     SystemDescribed,
 )
 from schemas.identifiers import STUDY_STREAM
+from schemas.secret_shapes import secret_kinds
 from schemas.transfer import LAYERS, Case, Family, FrozenSuite, PlannedCase
 from schemas.transfer_study import TransferStudy
 
@@ -209,6 +210,12 @@ def close_repair(work: Work) -> Done:
     state = _State(work.context)
     repair = state.repair(command.repair)
     missing = list(missing_to_close(work.context, state.scores, repair))
+    kinds = secret_kinds(command.limitation)
+    if kinds:
+        raise Refused(
+            f"the limitation looks like it holds {', '.join(kinds)}: what is recorded stays, so "
+            "point to it instead"
+        )
     if not command.limitation.strip():
         missing.append("what is left unresolved, in words")
     if missing:

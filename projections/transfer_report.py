@@ -161,12 +161,8 @@ def system_sentence(system: SystemResult) -> str:
     """``retrieval + reader: over-applies.`` No number: classes are not pooled."""
     if not system.classes:
         return f"{system.name}: nothing has ended."
-    wrong = dict.fromkeys(
-        found.name.partition(":")[0]
-        for each in system.classes
-        for found in each.behaviours
-        if found.n
-    )
+    names = [found.name for found in system.classes[0].behaviours]
+    wrong = [name.partition(":")[0] for name in names if _word(_counts_of(name, system)) == "yes"]
     if wrong:
         return f"{system.name}: {', '.join(wrong)}."
     if all(each.verified == each.runs for each in system.classes):
@@ -229,43 +225,79 @@ def _boundary_failures(results: TransferResults) -> Section:
 
 def _what_this_shows(results: TransferResults) -> Section:
     systems = results.systems
-    names = dict.fromkeys(
-        found.name for system in systems for each in system.classes for found in each.behaviours
-    )
-    rows = [(name, *(_behaviour(name, system) for system in systems)) for name in names]
-    rows.append(
+    names = behaviour_names(results)
+    at_a_glance = [(name, *(_word(_counts_of(name, each)) for each in systems)) for name in names]
+    at_a_glance.append(
         ("cannot show", *(", ".join(system.cannot_show) or "nothing" for system in systems))
     )
-    table = Table(
-        caption="What goes wrong, and in how many of the runs in which it could",
-        columns=columns("", *(system.name for system in systems)),
-        rows=tuple(rows),
-        note="Derived from the verdicts below, by class of corrections. A number after the plus "
-        "sign counts runs (or claims) of which it is not known.",
+    classes = sorted({each.class_ for system in systems for each in system.classes})
+    rows: list[tuple[str, ...]] = []
+    groups = []
+    for name in names:
+        counted = [dict(_counts_of(name, each)) for each in systems]
+        asked = [class_ for class_ in classes if any(class_ in found for found in counted)]
+        groups += [Group(title=name, rows=len(asked))] if asked else []
+        rows += [
+            (class_.replace("_", " "), *(_n_of_behaviour(found.get(class_)) for found in counted))
+            for class_ in asked
+        ]
+    return Section(
+        id="shows",
+        title="What this shows",
+        blocks=(
+            Table(
+                caption="What goes wrong with which system",
+                columns=columns("", *(system.name for system in systems)),
+                rows=tuple(at_a_glance),
+                note="Derived from the counts below. `not shown`: it was not seen, and not every "
+                "run shows that it did not happen.",
+            ),
+            Table(
+                caption="In how many of the runs in which it could, by class of corrections",
+                columns=columns("class", *(system.name for system in systems), numbers=True),
+                rows=tuple(rows),
+                groups=tuple(groups),
+                note="A number after the plus sign counts runs (or claims) of which it is not "
+                "known.",
+            ),
+        ),
     )
-    return Section(id="shows", title="What this shows", blocks=(table,))
 
 
-def _behaviour(name: str, system: SystemResult) -> str:
-    """``yes: boundary 1/2, procedure 0/2``; classes in which it cannot happen are left out."""
-    asked: list[tuple[str, Behaviour]] = [
-        (each.class_.replace("_", " "), found)
+def behaviour_names(results: TransferResults) -> list[str]:
+    """In the order in which they are counted."""
+    return list(
+        dict.fromkeys(
+            found.name
+            for system in results.systems
+            for each in system.classes
+            for found in each.behaviours
+        )
+    )
+
+
+def _counts_of(name: str, system: SystemResult) -> list[tuple[str, Behaviour]]:
+    """(class, count) of the classes in which it can happen."""
+    return [
+        (each.class_, found)
         for each in system.classes
         for found in each.behaviours
         if found.name == name and (found.of or found.unobserved)
     ]
-    if not asked:
+
+
+def _word(counted: Sequence[tuple[str, Behaviour]]) -> str:
+    if not counted:
         return NONE
-    word = "no"
-    if any(found.n for _, found in asked):
-        word = "yes"
-    elif any(found.unobserved for _, found in asked):
-        word = "not shown"
-    counts = ", ".join(
-        f"{class_} {found.n}/{found.of}" + (f" (+{found.unobserved})" if found.unobserved else "")
-        for class_, found in asked
-    )
-    return f"{word}: {counts}"
+    if any(found.n for _, found in counted):
+        return "yes"
+    return "not shown" if any(found.unobserved for _, found in counted) else "no"
+
+
+def _n_of_behaviour(found: Behaviour | None) -> str:
+    if found is None:
+        return NONE
+    return f"{found.n}/{found.of}" + (f" (+{found.unobserved})" if found.unobserved else "")
 
 
 def _systems(results: TransferResults) -> Section:

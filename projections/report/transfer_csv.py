@@ -14,7 +14,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def render_runs(results: TransferResults) -> bytes:
     """One row a run, the seven verdicts in columns of their own."""
     rows = [
-        {**run_row(run), **{stage: found.verdict for stage, found in run.stages.items()}}
+        {
+            **run_row(run),
+            **{f"stage_{stage}": found.verdict for stage, found in run.stages.items()},
+        }
         for run in results.runs
     ]
     return _rows(rows, results.simulated)

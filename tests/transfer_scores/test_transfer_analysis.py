@@ -16,9 +16,10 @@ from ledger.log import decode
 from projections.transfer_results import TransferResults
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.study import AmendmentRecorded, AnalysisCompleted
-from schemas.events.transfer import Claim, TransferScored
+from schemas.events.transfer import Capabilities, Claim, TransferScored
+from schemas.transfer import Waiver
 from tests.transfer_scores.recorded_story import append, inspected, record, two_systems
-from tests.transfer_scores.transfer_story import Story
+from tests.transfer_scores.transfer_story import FAMILY, Story
 
 THRESHOLDS = """
 [[thresholds]]
@@ -247,3 +248,37 @@ def test_what_this_shows(tmp_path: Path) -> None:
         "says that it is done, and the surface disagrees": (1, 1),
         "does what is prohibited": (4, 9),
     }
+
+
+def test_the_report_names_what_does_not_discriminate_and_what_nobody_can_see(
+    tmp_path: Path,
+) -> None:
+    waiver = Waiver(rule="shared-words", case="positive", reason="the option is a common word")
+    story = Story(reported="counts", family=msgspec.structs.replace(FAMILY, waivers=(waiver,)))
+    hits: dict[str, Any] = {
+        "decisions": ["ledger-a"],
+        "calls": [
+            ("source_read", {"source": "ledger-a"}),
+            ("report_write", {"source_ref": "ledger-a"}),
+        ],
+    }
+    story.run("positive", store_grade="reported")
+    story.run("baseline", **hits)
+    blind = Capabilities(plan="before_action")
+    story.run("outcome", memory="empty", capabilities=blind, **hits)
+    story.run("negative", memory="empty", ended="void")
+    files = files_of(record(story, tmp_path / "study"))
+    text = files["report.md"].decode()
+    for words in (
+        "Not discriminating, since the positive is hit without the correction too: ALDER.",
+        "the baseline hits the same decision and outcome (baseline.d1/full/reader/0)",
+        "empty + reader cannot show retrieval, relevance",
+        "is not inferred from a good answer",
+        "the system's own word counts as evidence here: full + reader: retention",
+        "the option is a common word",
+        "Interim: 14 planned runs have not ended.",
+        "not shown: retrieval, relevance",
+    ):
+        assert words in text, words
+    rows = files["runs.csv"].decode().splitlines()
+    assert "decision" in rows[0].split(",") and "stage_decision" in rows[0].split(",")
