@@ -15,10 +15,48 @@ from schemas.events.transfer import RepairChanged, RepairClosed, TransferScored
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
 
 GIVEN = ROOT / "tests" / "transfer" / "given"
-TEMPLATE = ROOT / "actors" / "rehearsal" / "templates" / "transfer.toml"
 OVER_APPLIED = "F101-02-scope_negative.d0/retrieval/reader/0"
 
-MISSED = """
+STUDY = """format = 1
+kind = "transfer"
+id = "two-memories"
+title = "Which of two memories carries a correction into the next session?"
+question = "Is it retained, retrieved, kept in scope, resolved, decided on and acted on?"
+
+[suite]
+version = "1"
+families = ["families/F101.yaml", "families/F106.yaml"]
+distractors = [0]
+declared_basis = "captured"
+
+[[memories]]
+id = "retrieval"
+kind = "store"
+policy = "retrieval"
+
+[[memories]]
+id = "full"
+kind = "store"
+
+[[drivers]]
+id = "reader"
+kind = "reader"
+
+[[systems]]
+memory = "retrieval"
+driver = "reader"
+
+[[systems]]
+memory = "full"
+driver = "reader"
+
+[[thresholds]]
+id = "no-harm"
+count = "prohibited_actions"
+memory = "full"
+driver = "reader"
+at_most = 0
+
 [[thresholds]]
 id = "decides-well"
 count = "decision_compliance"
@@ -55,12 +93,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
     (study.path / "families").mkdir(parents=True)
     for name in ("F101.yaml", "F106.yaml"):
         shutil.copy(GIVEN / name, study.path / "families")
-    text = TEMPLATE.read_text().replace("distractors = [0, 50]", "distractors = [0]")
-    text = text.replace('["families/F106.yaml"]', '["families/F101.yaml", "families/F106.yaml"]')
-    for unused in ("none", "everything"):  # two systems are enough here
-        text = text.replace(f'[[systems]]\nmemory = "{unused}"\ndriver = "reader"\n\n', "")
-    text = text.replace('declared_basis = "reported"', 'declared_basis = "captured"')
-    (study.path / "study.toml").write_text(text + MISSED)
+    (study.path / "study.toml").write_text(STUDY)
     initialise(study)
     assert study.ledger_command("freeze").status == 0
     done = study.ledger_command("run")
