@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
+from schemas.secret_shapes import secret_kinds
 from schemas.validation_messages import explain, failed_key
 
 MAX_BYTES = 1 << 20
@@ -47,21 +48,26 @@ class Document:
     value: Any
     lines: Mapping[str, int]
 
+    def place(self, key: str) -> str:
+        """``name:line`` of a key; of the nearest known one above it where it is missing."""
+        while key and key not in self.lines:
+            key = key[: max(key.rfind("."), key.rfind("["), 0)]
+        return f"{self.name}:{self.lines.get(key, 1)}"
+
     def refuse(self, key: str, why: str) -> BadFile:
-        """The error to raise for ``key``; the nearest known line above it is named."""
-        place = key
-        while place and place not in self.lines:
-            place = re.sub(r"(\.[^.\[\]]*|\[[0-9]+\]|^[^.\[\]]+)$", "", place)
-        line = self.lines.get(place, 1)
-        return BadFile(f"{self.name}:{line}: {f'`{key}`: ' if key else ''}{why}")
+        """The error to raise for ``key``."""
+        return BadFile(f"{self.place(key)}: {f'`{key}`: ' if key else ''}{why}")
 
     def convert(self, form: type[S]) -> S:
-        """The document as ``form``. Raises :class:`BadFile` naming the key and what is allowed."""
+        """The document as ``form``. Raises :class:`BadFile` naming the key and what is allowed; a
+        value that looks like a secret is not repeated."""
         try:
             return msgspec.convert(self.value, form)
         except msgspec.ValidationError as error:
-            line = self.refuse(failed_key(error), "").args[0].split(": ")[0]
-            raise BadFile(f"{line}: {explain(error, self.value, form)}") from None
+            message = explain(error, self.value, form)
+            if secret_kinds(message):
+                message = re.sub(r" \(it is .*\)$", "", message, flags=re.DOTALL)
+            raise BadFile(f"{self.place(failed_key(error))}: {message}") from None
 
 
 def read_yaml(content: bytes, name: str) -> Document:

@@ -1,13 +1,18 @@
 """Families from files: the six given ones convert, and bad files are refused by file, line, key."""
 
-from collections.abc import Callable
+import copy
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given as given_text
+from hypothesis import strategies as st
 
 from actors.families.load import FamilyError, load, load_family
-from actors.families.yaml_file import MAX_BYTES
+from actors.families.review import review
+from actors.families.yaml_file import MAX_BYTES, BadFile, read_yaml
 from schemas.transfer import Family, Tool
 from schemas.transfer_checks import malformed
 
@@ -153,8 +158,6 @@ def test_a_bad_file_is_refused_by_place_and_rule(what: str) -> None:
 
 
 def test_surprises_of_yaml_are_texts() -> None:
-    from actors.families.yaml_file import read_yaml
-
     text = "a: no\nb: 12:30:45\nc: 0123\nd: 2026-07-01\n812: yes\ne: [1, -2.5, true, null, ~]\n"
     assert read_yaml(text.encode(), "x").value == {
         "a": "no",
@@ -164,3 +167,58 @@ def test_surprises_of_yaml_are_texts() -> None:
         "812": "yes",
         "e": [1, -2.5, True, None, None],
     }
+
+
+def paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from paths(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from paths(inner, (*path, index))
+
+
+@pytest.mark.parametrize("instead", [None, 3, "x (y", "a/b", ["x"], {"x": 1}], ids=repr)
+def test_nothing_in_a_family_s_place_makes_loading_or_review_raise(instead: object) -> None:
+    """Every place in turn holds something else: a family with problems, or a clear refusal."""
+    document = read_yaml(given("F105").encode(), "f").value
+    every = list(paths(document))
+    outcomes = {"refused": 0, "reviewed": 0}
+    for path in every[len(str(instead)) % 7 :: 7]:
+        changed_document = copy.deepcopy(document)
+        parent = changed_document
+        for key in path[:-1]:
+            parent = parent[key]
+        parent[path[-1]] = instead
+        try:
+            review(load_family(json.dumps(changed_document).encode(), "f"))
+            outcomes["reviewed"] += 1
+        except FamilyError as error:
+            assert str(error).startswith("f:1: ")
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 0 and sum(outcomes.values()) > 40
+
+
+def test_the_value_of_a_mapping_is_refused_by_its_key() -> None:
+    bad = changed("CT-101: active", "CT-101: hopeful")
+    with pytest.raises(FamilyError, match=r"bad.yaml:\d+: `cases\[0\].effective_lifecycle"):
+        load_family(bad.encode(), "bad.yaml")
+
+
+def test_a_refusal_does_not_repeat_what_looks_like_a_secret() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    with pytest.raises(FamilyError, match="`cases.0..kind`: allowed") as refused:
+        load_family(changed("kind: positive", f"kind: {secret}").encode(), "bad.yaml")
+    assert secret[:12] not in str(refused.value)
+
+
+@given_text(st.text(max_size=60))
+def test_no_text_makes_the_reader_raise_anything_else(text: str) -> None:
+    try:
+        value = read_yaml(text.encode("utf-8", "surrogatepass"), "f").value
+    except BadFile as error:
+        assert str(error).startswith("f:")
+    else:
+        json.dumps(value, allow_nan=False)
