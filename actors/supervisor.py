@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.loop import Context, clear_scratch, request
-from actors.wakeup import clean_up
+from actors.wakeup import clean_up_abandoned
 from ledger.checkpoint import CHECKPOINT_INTERVAL
 from ledger.errors import LedgerError, Refused, Unfinished
 from ledger.log import decode
@@ -185,7 +185,7 @@ class Supervisor:
                 worker.process.stdin.close()
         self._workers = ()
         self._set.close()
-        clean_up(self.context.directory.sockets)  # somebody else's worker may still listen there
+        clean_up_abandoned(self.context.directory.sockets)
 
 
 def start_worker(

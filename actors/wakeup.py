@@ -93,6 +93,14 @@ def clean_up(directory: Path) -> None:
         directory.rmdir()
 
 
+def clean_up_abandoned(directory: Path) -> None:
+    """Clean up the folder of a study and those of all others of this user: where every process of a
+    study was killed, nobody else would."""
+    of_this_user = directory.name.rpartition("-")[0]
+    for folder in sorted(directory.parent.glob(f"{of_this_user}-*")):
+        clean_up(folder)
+
+
 def is_ours_alone(directory: Path) -> bool:
     """True for a folder, no link, that belongs to this user and that nobody else can look into."""
     try:

@@ -10,7 +10,7 @@ safe because of an order in time:
   folder that removal takes too, so it is young again before it is removed, or written again after.
 
 Every record is read before anything is removed, what artifacts name is followed, and a ledger that
-verification finds at fault, or that has records of an unknown type, loses nothing.
+is not verified, or that has records of an unknown type, loses nothing.
 """
 
 import fcntl
@@ -82,13 +82,13 @@ def find_leftovers(
 def remove_leftovers(directory: StudyDirectory, found: list[Leftover]) -> list[Leftover]:
     """Remove what is old, unless somebody has touched it meanwhile; returns what is gone.
 
-    Raises Refused for an imported ledger and for one that verification finds at fault: a record
-    that is missing from it may name what looks unnamed.
+    Raises Refused for an imported ledger and for one that is not verified: a record that is missing
+    from it may name what looks unnamed.
     """
     if directory.ledger.with_name(IMPORTED_MARK).exists():
         raise Refused(f"{directory.ledger} was imported: nothing of it is ever removed")
     report = verify(directory.root, options=Options(check_artifacts=False))
-    if report.status in ("violated", "unfinished"):
+    if report.status != "verified":
         raise Refused(
             f"verification ends with {report.status!r}, and what looks unnamed may be evidence: "
             "nothing was removed; run `ledger verify-chain`"

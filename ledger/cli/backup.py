@@ -20,8 +20,10 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
     The copy is a study directory: the ledger as it stood at one moment, its checkpoints, every
     artifact that its records name, study.toml and the documents. It gets its name when every byte
     was verified against the newest checkpoint; nothing that exists is overwritten. After a kill the
-    same command goes on. To restore, put the copy in the study's place; never go on with both, that
-    would be two histories.
+    same command goes on.
+
+    To restore, put the copy in the study's place. Never go on with both: that would be two
+    histories. A copy without records that you have seen is refused until you say they are lost.
     """
     from ledger.export import backup
     from ledger.verify import exit_status

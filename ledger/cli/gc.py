@@ -31,7 +31,7 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
 
     Nothing is removed without --remove, and never an artifact that a record names. Beside programs
     that work it is safe: what is younger than the oldest unfinished command or than --older-than
-    stays. A ledger in which verification finds a fault loses nothing.
+    stays. A ledger that is not verified loses nothing.
     """
     from ledger.leftovers import find_leftovers, remove_leftovers
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from actors import wakeup
-from actors.wakeup import Waiter, clean_up, is_ours_alone, wake
+from actors.wakeup import Waiter, clean_up, clean_up_abandoned, is_ours_alone, wake
 from ledger.study_directory import StudyDirectory
 
 LISTEN = """
@@ -94,6 +94,20 @@ def test_a_living_worker_is_not_cleaned_up(folder: Path) -> None:
     clean_up(folder)
     assert len(list(folder.iterdir())) == 1
     end(living)
+
+
+def test_folders_of_studies_that_were_killed_go_with_those_of_others(folder: Path) -> None:
+    folders = [folder.with_name(f"ledger-{os.getuid()}-{name}") for name in ("a", "b", "c")]
+    stranger = folder.with_name(f"ledger-{os.getuid() + 1}-d")
+    stranger.mkdir(mode=0o700)
+    living = [start_listening(place) for place in folders]
+    end(living[1])
+    clean_up_abandoned(folders[2])
+    assert [place.exists() for place in (*folders, stranger)] == [True, False, True, True]
+    end(living[0])
+    end(living[2])
+    clean_up_abandoned(folders[2])
+    assert not any(place.exists() for place in folders)
 
 
 @pytest.mark.parametrize("made", ["writable by all", "readable by all", "a link", "a file"])
