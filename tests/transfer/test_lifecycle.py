@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.families.load import load_family
 from schemas.correction import Correction, Scope, Session
@@ -166,3 +168,51 @@ def test_a_contradiction_is_about_the_same_thing() -> None:
     assert disagree(plan, unclear), "what cannot be told apart is asked about"
     apart = msgspec.structs.replace(other_plan, scope=msgspec.structs.replace(NARROW, project="x"))
     assert not disagree(plan, apart)
+
+
+NAMES = ("A", "B", "C", "D")
+INSTANTS = [f"2026-{month:02}-01T00:00:00Z" for month in range(1, 13)]
+standings = st.fixed_dictionaries(
+    {
+        name: st.builds(
+            Standing,
+            record=st.builds(
+                record,
+                st.just(name),
+                st.sampled_from(("staging", "next")),
+                scope=st.sampled_from((WIDE, NARROW)),
+                valid_from=st.sampled_from(INSTANTS),
+                expires_at=st.none() | st.sampled_from(INSTANTS),
+                supersedes=st.none() | st.sampled_from(NAMES),
+            ),
+            state=st.sampled_from(("proposed", "approved", "approved", "withdrawn")),
+            ended=st.none() | st.sampled_from(INSTANTS),
+            superseded_by=st.lists(st.sampled_from(NAMES), max_size=2).map(tuple),
+            disputed_with=st.lists(st.sampled_from(NAMES), max_size=1).map(tuple),
+            settled_with=st.lists(st.sampled_from(NAMES), max_size=1).map(tuple),
+            keep_residual_scope=st.booleans(),
+        )
+        for name in NAMES
+    }
+)
+
+
+@given(known=standings, store=st.permutations(NAMES), size=st.integers(0, 4))
+def test_whatever_is_recorded_what_applies_is_approved_valid_and_in_scope(
+    known: dict[str, Standing], store: list[str], size: int
+) -> None:
+    """Also where records replace each other in circles, which the guards keep out of a ledger."""
+    there = store[:size]
+    for session in (HERE, ELSEWHERE):
+        applying = eligible(known, there, session)
+        assert applying == eligible(known, sorted(there), session) and set(applying) <= set(there)
+        for name in NAMES:
+            found = effective_lifecycle(name, known, there, session)
+            standing = known[name]
+            if name in applying:
+                assert standing.state == "approved" and found in ("active", "disputed")
+                assert standing.holds_at(session.now) and standing.record.scope.covers(session)
+            if standing.state != "approved":
+                assert found == standing.state
+            alone = effective_lifecycle(name, known, [name], session)
+            assert not (found == "expired") ^ (alone == "expired"), "time needs no other record"
