@@ -13,7 +13,7 @@ import pytest
 from ledger.log import Fact
 from schemas.events.cell import CellFinished
 from schemas.events.mining import CandidateValidated, RepositoryMined
-from schemas.events.study import StudyFrozen
+from schemas.events.study import PlanPrepared, StudyFrozen, TasksFrozen
 from tests.end_to_end.rehearsal_study import (
     PATIENCE,
     ROOT,
@@ -65,6 +65,8 @@ def test_a_demo_that_is_killed_at_every_stage_comes_to_its_end(tmp_path: Path) -
         lambda: study.ledger.exists(),
         lambda: count(study, RepositoryMined) > 0,
         lambda: count(study, CandidateValidated) > 0,
+        lambda: count(study, TasksFrozen) > 0,
+        lambda: count(study, PlanPrepared) > 0,
         lambda: count(study, StudyFrozen) > 0,
         lambda: count(study, CellFinished) > 0,
         lambda: count(study, CellFinished) > 4,
