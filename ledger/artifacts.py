@@ -104,11 +104,23 @@ class Artifacts:
             )
         return plain[SALT_BYTES:] if ref.erasable else plain
 
+    def get_beginning(self, ref: ArtifactRef, count: int) -> bytes:
+        """The first ``count`` bytes of the content that a record names, of which the rest is read
+        and checked but never held. Raises Integrity like ``get``."""
+        salt_bytes = SALT_BYTES if ref.erasable else 0
+        plain, length = self._opened(ref.digest, ref.length, salt_bytes + count)
+        if length != ref.length:
+            raise Integrity(f"artifact {ref.digest}: {length} bytes, the record says {ref.length}")
+        return plain[salt_bytes:]
+
     def get_raw(self, digest: str, at_most: int = MAX_BYTES) -> bytes:
         """The plain bytes under a digest, the salt of erasable content included.
 
         Never expands more than ``at_most`` bytes. Raises Integrity.
         """
+        return self._opened(digest, at_most, at_most)[0]
+
+    def _opened(self, digest: str, at_most: int, keep: int) -> tuple[bytes, int]:
         self.path(digest)
         with _explained(self.directory):
             try:
@@ -116,11 +128,12 @@ class Artifacts:
             except FileNotFoundError:
                 raise _missing(digest) from None
             try:
-                return self._read(directory, digest, at_most)
+                return self._read(directory, digest, at_most, keep)
             finally:
                 os.close(directory)
 
-    def _read(self, directory: int, digest: str, at_most: int) -> bytes:
+    def _read(self, directory: int, digest: str, at_most: int, keep: int = 0) -> tuple[bytes, int]:
+        """(the first ``keep`` plain bytes, how many there are), checked to the end."""
         try:
             file = open_regular(digest, directory)
         except FileNotFoundError:
@@ -130,22 +143,25 @@ class Artifacts:
                 raise
             raise Integrity(f"artifact {digest}: {error.strerror}") from None
         with file:
-            expand = zlib.decompressobj()
-            plain = bytearray()
+            expand, hasher = zlib.decompressobj(), sha256()
+            kept, length = bytearray(), 0
             try:
                 while not expand.eof and (packed := file.read(1 << 16)):
-                    while packed and len(plain) <= at_most:
-                        plain += expand.decompress(packed, at_most + 1 - len(plain))
+                    while packed and length <= at_most:
+                        plain = expand.decompress(packed, min(at_most + 1 - length, 1 << 20))
                         packed = expand.unconsumed_tail
+                        hasher.update(plain)
+                        kept += plain[: max(0, keep - length)]
+                        length += len(plain)
             except zlib.error as error:
                 raise Integrity(f"artifact {digest}: damaged ({error})") from None
-            if len(plain) > at_most:
+            if length > at_most:
                 raise Integrity(f"artifact {digest}: expands to more than {at_most} bytes")
             if not expand.eof or expand.unused_data or file.read(1):
                 raise Integrity(f"artifact {digest}: cut off, or followed by other bytes")
-        if sha256(plain).hexdigest() != digest:
+        if hasher.hexdigest() != digest:
             raise Integrity(f"artifact {digest}: altered, its bytes have another digest")
-        return bytes(plain)
+        return bytes(kept), length
 
     def path(self, digest: str) -> Path:
         """Where the file of a digest stands. Raises Usage for what is not a digest."""

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from actors.loop import Context
+from ledger.artifacts import SALT_BYTES
 from ledger.cli.options import (
     json_option,
     print_json,
@@ -19,8 +20,8 @@ from ledger.cli.options import (
     reading,
     study_option,
 )
-from ledger.codec import decode_event
-from ledger.errors import LedgerError, Usage
+from ledger.codec import decode_event, is_canonical
+from ledger.errors import Integrity, LedgerError, Usage
 from ledger.log import StoredRecord
 from ledger.named_artifacts import named_artifacts
 from schemas.base import ArtifactRef, Event
@@ -101,6 +102,11 @@ class _Shown:
     """One record on its way to the screen."""
 
     def __init__(self, stored: StoredRecord) -> None:
+        if not is_canonical(stored.record):
+            # What is shown could be read in two ways, or is nested deeper than anything goes.
+            raise Integrity(
+                f"seq {stored.seq}: not a canonical record; `ledger verify-chain` says more"
+            )
         self.stored = stored
         self.envelope: Envelope = stored.envelope()
         self.event: Event | None = None
@@ -214,11 +220,11 @@ def _contents(context: Context, records: Sequence[_Shown], max_bytes: int) -> di
 
 def _content(context: Context, ref: ArtifactRef, max_bytes: int) -> str:
     try:
-        content = context.artifacts.get(ref)
+        content = context.artifacts.get_beginning(ref, max_bytes)
     except LedgerError as error:
         return f"({error})"
-    text = content[:max_bytes].decode("utf-8", "backslashreplace")
-    left = len(content) - max_bytes
+    text = content.decode("utf-8", "backslashreplace")
+    left = ref.length - (SALT_BYTES if ref.erasable else 0) - max_bytes
     return f"{text}\n({left} more bytes; --max-bytes shows more)" if left > 0 else text
 
 

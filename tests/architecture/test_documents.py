@@ -3,7 +3,11 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
+
+from schemas.envelope import Envelope
+from schemas.events import ALL_EVENTS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -55,3 +59,20 @@ def test_generated_documents_are_up_to_date() -> None:
 
     assert (ROOT / "docs/event-catalogue.md").read_text(encoding="utf-8") == event_catalogue()
     assert (ROOT / "docs/commands.md").read_text(encoding="utf-8") == command_reference()
+
+
+def test_what_differs_between_two_runs_is_said_by_its_name() -> None:
+    """Every measured time and every captured byte of an event; a limit is no measurement."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    section = text.partition("*Time and identifiers*")[2].partition("\n- *")[0]
+    named = set(re.findall(r"`([a-z_]+)`", section))
+    measured = {
+        field.name
+        for event in ALL_EVENTS
+        for field in msgspec.structs.fields(event)
+        if field.name.endswith("_ns") and "limit" not in field.name
+    }
+    assert measured and measured <= named
+    fields = {field.name for event in ALL_EVENTS for field in msgspec.structs.fields(event)}
+    envelope = {field.name for field in msgspec.structs.fields(Envelope)}
+    assert named <= fields | envelope

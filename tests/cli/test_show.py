@@ -1,5 +1,6 @@
 """``ledger show``: records, cells, streams, tasks, and what is masked."""
 
+import sqlite3
 from pathlib import Path
 from typing import ClassVar
 
@@ -170,3 +171,22 @@ def test_without_an_analysis_it_says_how_to_make_one(ledger: Run, running: Path)
     assert ran.status == 2
     assert "ledger analyze" in ran.err
     assert inspections(running) == []
+
+
+@pytest.mark.parametrize("data", [b'{"a":1,"a":2}', b"[" * 500_000 + b"]" * 500_000])
+def test_a_record_that_reads_in_two_ways_is_not_shown(
+    ledger: Run, study: Path, data: bytes
+) -> None:
+    connection = sqlite3.connect(study / "var" / "ledger.db")
+    for name in ("records_update", "records_insert", "records_delete"):
+        connection.execute(f"DROP TRIGGER {name}")
+    (record,) = connection.execute("SELECT record FROM records WHERE seq = 13").fetchone()
+    strange = record[: record.index(b'"data":')].replace(b'"type":"', b'"type":"x') + (
+        b'"data":' + data + b"}"
+    )
+    connection.execute("UPDATE records SET record = ? WHERE seq = 13", (strange,))
+    connection.commit()
+    connection.close()
+    ran = ledger("show", "13", "--study", study)
+    assert (ran.status, ran.out) == (3, "")
+    assert "seq 13: not a canonical record" in ran.err

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from hashlib import sha256
@@ -222,6 +223,24 @@ def test_a_bomb_is_not_unpacked(artifacts: Artifacts) -> None:
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
     )
     assert result.stdout == f"artifact {ref.digest}: expands to more than {ref.length} bytes\n"
+
+
+def test_of_a_long_artifact_only_the_beginning_is_held(artifacts: Artifacts) -> None:
+    """An honest bomb: 64 MiB that the record names as such."""
+    content = bytes(64 << 20)
+    ref = artifacts.put(content, "application/octet-stream")
+    del content
+    tracemalloc.start()
+    assert artifacts.get_beginning(ref, 1000) == bytes(1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+    salted = artifacts.put(b"0123456789", "text/plain", erasable=True)
+    assert artifacts.get_beginning(salted, 4) == b"0123"
+    assert artifacts.get_beginning(salted, 40) == b"0123456789"
+    plant(artifacts, ref, zlib.compress(bytes(1000)))
+    with pytest.raises(Integrity, match="another digest"):
+        artifacts.get_beginning(ref, 1000)
 
 
 def test_links_and_special_files_are_refused(artifacts: Artifacts, tmp_path: Path) -> None:
