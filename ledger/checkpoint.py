@@ -281,7 +281,7 @@ class Checkpointer:
         self._save_frontier(frontier, note)
         with suppress(Unfinished):  # the folder may be read-only; what is signed is signed
             remember_ledger(self._home, self._ledger, verifier)
-            remember(self._home, verifier, frontier.size, frontier.root())
+            remember(self._home, verifier, frontier.size, frontier.root(), durable=False)
         return note
 
     def refuse_older_copy(self, log: CheckpointedLog) -> None:

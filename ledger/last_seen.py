@@ -55,13 +55,18 @@ def recall(home: Path, key: VerifierKey) -> LastSeen | None:
     return seen if seen is not None and seen.key == str(key) else None
 
 
-def remember(home: Path, key: VerifierKey, size: int, root: bytes) -> None:
+def remember(home: Path, key: VerifierKey, size: int, root: bytes, durable: bool = True) -> None:
     """Keep the tree that has just been signed or verified, unless a larger one was seen
-    meanwhile."""
+    meanwhile.
+
+    Without ``durable`` it costs no sync; a loss of power may take the newest state away, and the
+    signed note in the study is not lost with it.
+    """
     with _locked(home / "last-seen"):
         before = recall(home, key)
         if before is None or before.size < size:
-            _write(seen_file(home, key), LastSeen(key=str(key), size=size, root=root.hex()))
+            state = LastSeen(key=str(key), size=size, root=root.hex())
+            _write(seen_file(home, key), state, durable)
 
 
 def known_ledger(home: Path, path: Path) -> KnownLedger | None:
@@ -123,16 +128,26 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _read(file: Path, kind: type[State]) -> State | None:
     try:
-        return msgspec.json.decode(read_regular(file, MAX_STATE_BYTES), type=kind)
+        content = read_regular(file, MAX_STATE_BYTES)
+        # Empty: what a loss of power can leave of a file that was not synced.
+        return msgspec.json.decode(content, type=kind) if content else None
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise Unfinished(f"{file}: {error}; delete it to forget what it says") from None
 
 
-def _write(file: Path, state: LastSeen | KnownLedger) -> None:
+def _write(file: Path, state: LastSeen | KnownLedger, durable: bool = True) -> None:
     make_private_folder(file.parent)
+    content = msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n"
     try:
-        write_file(file, msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
+        if durable:
+            write_file(file, content)
+            return
+        temporary = file.with_suffix(f".{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o600), "wb") as opened:
+            opened.write(content)
+        os.replace(temporary, file)
     except OSError as error:
         raise Unfinished(f"{file}: {error.strerror}") from None

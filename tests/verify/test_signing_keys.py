@@ -139,6 +139,16 @@ def test_key_of_a_path(tmp_path: Path) -> None:
     assert known_ledger(tmp_path, tmp_path / "other.db") is None
 
 
+def test_what_a_loss_of_power_leaves_of_it_is_as_nothing(tmp_path: Path) -> None:
+    key = load_or_create_signing_key(tmp_path).verifier("a/b")
+    remember(tmp_path, key, 7, b"\x07" * 32, durable=False)
+    (file,) = (tmp_path / "last-seen").iterdir()
+    seen = recall(tmp_path, key)
+    assert seen is not None and seen.size == 7
+    file.write_bytes(b"")
+    assert recall(tmp_path, key) is None
+
+
 def test_damaged_state_says_what_to_do(tmp_path: Path) -> None:
     key = load_or_create_signing_key(tmp_path).verifier("a/b")
     remember(tmp_path, key, 7, b"\x07" * 32)
