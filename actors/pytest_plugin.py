@@ -1,10 +1,13 @@
 """A pytest plugin: one test for each threshold of a transfer study.
 
-    pytest --ledger-study DIR
+    pytest -p actors.pytest_plugin --ledger-study DIR
 
 fails where a frozen threshold is missed, and says by which counts. It reads the last recorded
-analysis and makes none: looking at outcomes is recorded by `ledger analyze --reason "…"`. Without
-the option it does nothing and imports nothing of the product.
+analysis and makes none: looking at outcomes is recorded by `ledger analyze --reason "…"`.
+
+It is asked for by name (``-p``, or ``pytest_plugins`` in a conftest) and is no entry point: pytest
+would import it in every session of everybody who has the product installed, and mark all of its
+packages for the rewriting of assertions. Without the option it does nothing.
 """
 
 from collections.abc import Iterator
