@@ -13,7 +13,7 @@ Predicates (clauses joined by ``and``)::
 
     PATH == VALUE | PATH != VALUE | PATH starts with VALUE | PATH in [VALUE, …] | VALUE in PATH
     VALUE not in PATH | PATH between VALUE and VALUE == [VALUE, …] | entries == N
-    PATH includes VALUE | PATH excludes VALUE
+    PATH includes VALUE | PATH excludes VALUE | count(PATH) == N
     PATH unchanged | unchanged | others unchanged | basis is current | WORD_terms == 0
     journal has CALL before CALL | journal has no CALL | journal has N CALL
 
@@ -132,14 +132,14 @@ def parse_call(text: str) -> CallText:
     before_write = False
     while rest:
         tail = re.match(
-            r"(?P<once>called once)|called (?P<times>[1-9][0-9]?) times"
+            r"(?P<once>called once)|called (?P<times>[1-9][0-9]?) times|called at least once"
             r"|(?P<before>before any write)|with the (?P<default>[A-Za-z0-9_-]+) default",
             rest,
         )
         if not tail:
             raise NotationError(
-                f"{rest!r:.80} after `tool {name}` is not known; known: `called once`, `called N "
-                "times`, `before any write`, `with the KEY default`"
+                f"{rest!r:.80} after `tool {name}` is not known; known: `called once`, `called "
+                "at least once`, `called N times`, `before any write`, `with the KEY default`"
             )
         times = 1 if tail["once"] else int(tail["times"]) if tail["times"] else times
         before_write = before_write or bool(tail["before"])
@@ -268,6 +268,8 @@ def _clause(kind: str, parts: dict[str, str | None]) -> Clause:
             return Clause("includes" if kind == "includes" else "excludes", path, [value])
         case "equals" if path == "entries" or path.endswith(("/entries", ".entries")):
             return Clause("count", path[:-7].rstrip("/."), value)
+        case "equals" if path.startswith("count("):
+            return Clause("count", path[6:-1].strip(), value)
         case "equals" if path.endswith("_terms") and value == 0:
             return Clause("no_foreign_terms", path)
         case "in":

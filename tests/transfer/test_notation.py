@@ -304,6 +304,7 @@ def test_calls_are_read() -> None:
     asked = parse_call("tool ask called once before any write")
     assert (asked.times, asked.before_write) == (1, True)
     assert parse_call("tool a called 3 times").times == 3
+    assert parse_call("tool a called at least once") == CallText("a")
     alternatives = parse_action("tool a(x=1); b(y=2) or c(*)")
     assert [[call.tool for call in calls] for calls in alternatives] == [["a", "b"], ["c"]]
     for text in ("write it", "tool a maybe", "tool a(x ~ 1)", "tool", ""):
@@ -325,6 +326,7 @@ def test_predicates_are_read() -> None:
         Clause("in", "a", [1, 2]),
         Clause("includes", "text", ["b"]),
     )
+    assert parse_predicate("count(a.b) == 2") == (Clause("count", "a.b", 2),)
     for text in ("", "a >= 3", "a == x y", "a == b or c == d", "and"):
         with pytest.raises(NotationError):
             parse_predicate(text)
