@@ -899,7 +899,7 @@ def _judge_claim(
             elif claim.about:
                 named = []
             there = any(
-                (claim.about and claim.about == item.id)
+                (claim.about and claim.about in (item.id, *item.text.split()))
                 or any(reading.mentions(name, item.text) for name in named)
                 for item in items
             )

@@ -21,6 +21,7 @@ from schemas.correction import Session
 from schemas.events.transfer import Capabilities
 from schemas.transfer import Grade
 
+DIGEST = "[0-9a-f]{64}"
 MEMORY_LAYERS = ("representation", "indexing", "query", "relevance_filter", "conflict_policy")
 DRIVER_LAYERS = ("decision_control", "tool_execution", "outcome_check")
 

@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from actors.memory_systems.contract import (
+    DIGEST,
     Acknowledgement,
     Delivery,
     Manifest,
@@ -82,7 +83,7 @@ class FolderMemory:
 
     def restore(self, digest: str) -> None:
         copy = self._copies / digest
-        if not digest or not copy.is_dir():
+        if not re.fullmatch(DIGEST, digest) or not copy.is_dir():
             raise LookupError(f"no snapshot {digest} of this tree was taken")
         shutil.rmtree(self._tree)
         shutil.copytree(copy, self._tree)

@@ -4,6 +4,7 @@ A line is ``{"id", "text"}`` and nothing more, so that a snapshot shows everythi
 know. Notes that are taken in a session say in their text who made them, where and when.
 """
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
@@ -11,6 +12,7 @@ from importlib.resources import files
 import msgspec
 
 from actors.memory_systems.contract import (
+    DIGEST,
     Acknowledgement,
     Delivery,
     Manifest,
@@ -100,7 +102,7 @@ class StoreMemory:
 
     def restore(self, digest: str) -> None:
         copy = self._copies / digest
-        if not copy.is_file():
+        if not re.fullmatch(DIGEST, digest) or not copy.is_file():
             raise LookupError(f"no snapshot {digest} of this store was taken")
         self._file.write_bytes(copy.read_bytes())
 

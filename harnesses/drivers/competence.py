@@ -15,6 +15,7 @@ from typing import Any
 from harnesses.drivers.contract import Claimed, Effect, Finish, Result, SessionInput, call
 from harnesses.drivers.tool_words import (
     GOVERNED,
+    NO_VALUE,
     all_parts,
     file_name,
     is_governed,
@@ -72,8 +73,9 @@ def options_of(given: SessionInput) -> tuple[str, ...]:
 
 
 def most_fitting(prompt: str, records: Iterable[RecordText]) -> RecordText | None:
-    """The record that shares most words with the prompt, the earliest of equals; None without."""
-    asked = all_parts(prompt)
+    """The record that shares most words with the prompt, the earliest of equals; None where none
+    shares any. Words of grammar do not count."""
+    asked = all_parts(prompt) - NO_VALUE
     best, most = None, 0
     for record in records:
         shared = len(asked & all_parts(f"{record.meaning} {record.action}"))

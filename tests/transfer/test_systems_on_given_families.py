@@ -39,11 +39,11 @@ FAILS: dict[tuple[str, str], tuple[frozenset[str], frozenset[str]]] = {
     ("none", "reader"): (OF_MEMORY, frozenset(("conflict",))),
     ("full", "null"): (OF_MEMORY, frozenset(("conflict",))),
     ("full", "ignorer"): (OF_MEMORY, frozenset(("conflict",))),
-    ("everything", "reader"): (OF_CONTROL | {"supersession"}, frozenset()),
+    ("everything", "reader"): (OF_CONTROL, frozenset(("supersession",))),
     ("retrieval", "reader"): (OF_CONTROL, frozenset(("supersession",))),
     ("folder", "reader"): (
-        (OF_CONTROL | {"supersession"}) - {"scope_negative"},
-        frozenset(),
+        OF_CONTROL - {"scope_negative"},
+        frozenset(("supersession",)),
     ),
     ("full", "over_applier"): (frozenset(("conflict",)), frozenset()),
     ("everything", "over_applier"): (
@@ -124,3 +124,12 @@ def test_the_full_policy_and_the_reader_stand_fifty_unrelated_records(laboratory
 def test_fifty_unrelated_records_mislead_whoever_applies_the_first(laboratory: Make) -> None:
     found = results(laboratory(), "everything", "over_applier", 50, only="positive")
     assert found == {"positive": [False] * 6}
+
+
+def test_an_unrelated_record_is_not_what_the_reader_goes_by(laboratory: Make) -> None:
+    lab = laboratory()
+    for family in lab.in_hand.suite.families:
+        (case,) = [case for case in family.cases if case.kind == "baseline"]
+        events = lab.run(f"{case.case_id}.d50/everything/reader/0")
+        declared = [event for event in events if isinstance(event, DecisionDeclared)]
+        assert [event.basis for event in declared] == [()]

@@ -1,0 +1,175 @@
+"""What every memory under test promises: snapshot and restore by digest, ids of what is seeded."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.memory_systems.contract import MEMORY_LAYERS, CaseFolders, MemorySystem, Opening, asked
+from actors.memory_systems.registry import open_memory
+from ledger.errors import Refused
+from schemas.correction import Session
+from schemas.rendering import is_intact
+from schemas.transfer_study import Memory
+
+SESSION = Session(
+    principal="role:a", project="alder", task_class="report", now="2026-07-01T09:00:00Z"
+)
+
+
+def text(number: int, project: str = "alder", decision: str = "a") -> str:
+    return (
+        f"Correction CT-{number} (procedure)\nMeaning: Alder reports use ledger {number}.\n"
+        f"Holds for: principal role:a; project {project}; task classes report\n"
+        f"Valid: from 2026-01-01T00:00:00Z without an end\nReplaces: nothing\n"
+        f"Decision: {decision}\nAction: write it\nMark: 0123456789abcdef"
+    )
+
+
+KINDS = [
+    Memory(id="full", kind="store", policy="full"),
+    Memory(id="everything", kind="store", policy="everything"),
+    Memory(id="claude", kind="folder", layout="CLAUDE.md"),
+    Memory(id="agents", kind="folder", layout="AGENTS.md"),
+]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> CaseFolders:
+    made = CaseFolders(tmp_path / "case")
+    made.create()
+    return made
+
+
+def opened(memory: Memory, folders: CaseFolders) -> MemorySystem:
+    return open_memory(memory, Opening(folders, 10.0))
+
+
+@pytest.mark.parametrize("memory", KINDS, ids=lambda memory: memory.id)
+def test_what_is_seeded_is_there_intact_under_its_ids(memory: Memory, folders: CaseFolders) -> None:
+    system = opened(memory, folders)
+    texts = {"CT-1": text(1), "U-1": text(2, project="birch"), "CT-3": text(3)}
+    ids = system.seed(texts)
+    taken = system.snapshot()
+    assert list(ids) == list(texts)
+    assert taken.items is not None and len(taken.items) == 3
+    stored = {item.id: item.text for item in taken.items}
+    for key, store_ids in ids.items():
+        assert any(is_intact(texts[key], stored[store_id]) for store_id in store_ids)
+
+
+@pytest.mark.parametrize("memory", KINDS, ids=lambda memory: memory.id)
+def test_a_store_is_restored_by_its_digest(memory: Memory, folders: CaseFolders) -> None:
+    system = opened(memory, folders)
+    system.seed({"CT-1": text(1)})
+    before = system.snapshot()
+    assert system.remember("Alder reports use the sheet.", SESSION).acknowledged
+    after = system.snapshot()
+    assert before.digest != after.digest
+    system.restore(before.digest)
+    assert system.snapshot() == before
+    system.restore(after.digest)
+    assert system.snapshot() == after
+    for unknown in ("0" * 64, "", "../store.jsonl"):
+        with pytest.raises(LookupError, match="snapshot"):
+            system.restore(unknown)
+
+
+@pytest.mark.parametrize("memory", KINDS, ids=lambda memory: memory.id)
+def test_nothing_but_the_store_carries_over_and_everything_in_it_does(
+    memory: Memory, folders: CaseFolders
+) -> None:
+    first = opened(memory, folders)
+    first.seed({"CT-1": text(1)})
+    first.remember("Alder reports use the sheet.", SESSION)
+    taken = first.snapshot()
+    first.close()
+    again = opened(memory, folders)
+    assert again.snapshot() == taken
+    assert again.seed({"CT-2": text(2)})["CT-2"] not in {(item.id,) for item in taken.items or ()}
+
+
+@pytest.mark.parametrize("memory", KINDS, ids=lambda memory: memory.id)
+def test_a_manifest_names_the_layers_of_its_half(memory: Memory, folders: CaseFolders) -> None:
+    manifest = opened(memory, folders).manifest()
+    assert set(manifest.layers) == set(MEMORY_LAYERS)
+    assert manifest == opened(memory, folders).manifest()
+
+
+def layers(folders: CaseFolders, **settings: object) -> dict[str, str]:
+    memory = Memory(id="m", kind="store", **settings)  # type: ignore[arg-type]
+    return opened(memory, folders).manifest().layers
+
+
+def test_one_setting_changes_one_layer(folders: CaseFolders) -> None:
+    base = layers(folders, policy="full")
+    for settings, layer in (({"query": "project"}, "query"), ({"results": 9}, "indexing")):
+        changed = layers(folders, policy="full", **settings)
+        assert [name for name in base if base[name] != changed[name]] == [layer]
+
+
+def test_the_query_policy_decides_what_is_asked(folders: CaseFolders) -> None:
+    assert asked("prompt", "which?", SESSION) == "which?"
+    assert asked("project", "which?", SESSION) == "alder"
+    assert asked("everything", "which?", SESSION) == ""
+    memory = Memory(id="m", kind="store", policy="retrieval", query="project")
+    system = opened(memory, folders)
+    system.seed({"CT-1": text(1), "CT-2": "nothing of the kind"})
+    found = system.recall("sheet", SESSION)
+    assert (found.query, len(found.items)) == ("alder", 1)
+
+
+def test_only_the_full_policy_heeds_that_something_is_not_to_be_kept(
+    folders: CaseFolders,
+) -> None:
+    said = "For this session only: the code is blue."
+    answer = opened(KINDS[0], folders).remember(said, SESSION)
+    assert (answer.acknowledged, "not to be kept" in answer.text) == (False, True)
+    assert opened(KINDS[0], folders).snapshot().items == ()
+    assert opened(KINDS[1], folders).remember(said, SESSION).acknowledged
+
+
+def test_a_folder_loads_what_lies_above_the_project_and_nothing_beside_it(
+    folders: CaseFolders,
+) -> None:
+    system = opened(KINDS[2], folders)
+    ids = system.seed({"a": text(1), "b": text(2, project="birch"), "c": text(3, project="*")})
+    found = system.recall("anything", SESSION)
+    assert [item.id for item in found.items] == [*ids["c"], *ids["a"]]
+    assert (found.admitted, found.query) == (None, "all loaded files")
+    tree = folders.store / "tree"
+    assert sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*.md")) == [
+        "CLAUDE.md",
+        "alder/CLAUDE.md",
+        "birch/CLAUDE.md",
+    ]
+
+
+def test_a_projects_name_is_no_path(folders: CaseFolders) -> None:
+    system = opened(KINDS[2], folders)
+    hostile = Session(
+        principal="a", project="../../../etc", task_class="t", now="2026-07-01T09:00:00Z"
+    )
+    system.remember("x", hostile)
+    system.remember("y", Session(principal="a", project="..", task_class="t", now=SESSION.now))
+    assert {path.parent.parent for path in (folders.store / "tree").rglob("*.md")} == {
+        folders.store / "tree"
+    }
+    assert folders.strangers() == ()
+
+
+def test_what_lies_beside_the_cases_own_folders_is_named(folders: CaseFolders) -> None:
+    (folders.work / "own").write_text("fine")
+    (folders.root / "elsewhere").write_text("not fine")
+    assert folders.strangers() == ("elsewhere",)
+    with pytest.raises(FileExistsError):
+        folders.create()
+
+
+def test_a_kind_that_is_not_built_in_is_refused(folders: CaseFolders) -> None:
+    from actors.memory_systems import registry
+
+    memory = Memory(id="m", kind="store")
+    assert open_memory(memory, Opening(folders, 1.0)).capabilities.store == "readable"
+    unknown = Memory(id="m", kind="nowhere")  # type: ignore[arg-type]
+    with pytest.raises(Refused, match=f"there are: {', '.join(sorted(registry.KINDS))}"):
+        open_memory(unknown, Opening(folders, 1.0))
