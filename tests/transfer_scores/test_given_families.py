@@ -1,4 +1,4 @@
-"""The scorer over real sessions: the six given families, run as a worker runs them."""
+"""The scorer over real sessions: the eight families that ship, run as a worker runs them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,9 @@ from projections.transfer_counts import behaviours, family_results
 from projections.transfer_scores import TransferScores
 from schemas.base import Event
 from schemas.events.transfer import FamiliesFrozen
-from tests.transfer.conftest import GIVEN, MEMORIES, RULE_BASED, InHand, Laboratory
+from tests.transfer.conftest import MEMORIES, RULE_BASED, InHand, Laboratory
+
+EXAMPLES = Path(__file__).parents[2] / "actors" / "families" / "examples"
 
 HEAD = """format = 1
 kind = "transfer"
@@ -35,7 +37,8 @@ class ScoredLaboratory:
     """A laboratory whose log has the freeze, so that its runs are scored."""
 
     def __init__(self, folder: Path) -> None:
-        families = [load_family(path.read_bytes(), path.name) for path in sorted(GIVEN.iterdir())]
+        paths = sorted(EXAMPLES.glob("*.yaml"))
+        families = [load_family(path.read_bytes(), path.name) for path in paths]
         self.in_hand = InHand(families, declared_basis="captured")
         self.lab = Laboratory(folder / "lab", self.in_hand, opener=open_memory)
         memories = (
@@ -46,7 +49,7 @@ class ScoredLaboratory:
         put = self.lab.context.artifacts.put
         suite = put(msgspec.json.encode(self.in_hand.suite), "application/json")
         study = put("".join([HEAD, *memories, *drivers]).encode(), "application/toml")
-        self.append(FamiliesFrozen(suite=suite, version="1", families=6, cases=47, position=-1))
+        self.append(FamiliesFrozen(suite=suite, version="1", families=8, cases=62, position=-1))
         self.append(msgspec.structs.replace(self.in_hand.event, study=study))
 
     def append(self, event: Event) -> None:
@@ -78,7 +81,7 @@ def test_the_full_policy_with_the_reader_is_verified_everywhere(
     full_reader: TransferScores,
 ) -> None:
     runs = [run for run in full_reader.scores() if run.memory == "full"]
-    assert len(runs) == 47
+    assert len(runs) == 62
     assert [(run.cell, run.notes) for run in runs if run.result != "verified"] == []
     assert [run.cell for run in runs if run.behavioural == "failure"] == []
     assert {found.n for found in behaviours(runs)} == {0}
@@ -91,7 +94,7 @@ def test_every_family_discriminates(full_reader: TransferScores) -> None:
         for family in family_results(full_reader.scores(), [], full_reader.suite)
         if family.memory == "full"
     ]
-    assert found == [(f"F10{number}", "verified", 1) for number in range(1, 7)]
+    assert found == [(f"F10{number}", "verified", 1) for number in range(1, 9)]
 
 
 def test_a_null_memory_hits_no_positive(full_reader: TransferScores) -> None:
@@ -111,6 +114,7 @@ def test_a_null_memory_hits_no_positive(full_reader: TransferScores) -> None:
         ("F101-06-outcome.d0/full/early_acknowledger/0", "outcome", "says that it is done"),
         ("F101-01-positive.d0/full/liar/0", "retrieval", "lies about its memory"),
         ("F105-02-persistence.d0/full/liar/0", "retention", "forgets"),
+        ("F107-07-persistence_negative.d0/folder/reader/0", "retention", "keeps what may not"),
     ],
 )
 def test_who_does_what_wrong(
