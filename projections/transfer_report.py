@@ -493,11 +493,17 @@ def _stages(results: TransferResults) -> Section:
         for number, stage in enumerate(STAGES, start=1):
             verdicts = [run.stages[stage].verdict for run in own]
             earliest = sum(run.earliest == stage for run in own)
+            reported = sum(
+                run.stages[stage].grade == "reported"
+                and run.stages[stage].verdict in ("pass", "fail")
+                for run in own
+            )
             rows.append(
                 (
                     f"{number} {stage}",
                     *(str(verdicts.count(word)) for word in ("pass", "fail", "unobserved")),
                     str(verdicts.count("not_required")),
+                    str(reported),
                     str(earliest),
                 )
             )
@@ -505,13 +511,14 @@ def _stages(results: TransferResults) -> Section:
         caption="Verdicts of the seven stages",
         columns=columns(
             "stage",
-            *("pass", "fail", "unobserved", "not required", "earliest failing"),
+            *("pass", "fail", "unobserved", "not required", "on its own word", "earliest failing"),
             numbers=True,
         ),
         rows=tuple(rows),
         groups=tuple(groups),
         note="Each stage is judged on its own evidence; a failure is assigned to the earliest "
-        "stage with evidence of it.",
+        "stage with evidence of it. Verdicts on the system's own word count only by a policy "
+        "that was frozen before the run.",
     )
     return Section(id="stages", title="Stages", blocks=(table,))
 
