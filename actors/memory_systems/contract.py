@@ -122,7 +122,11 @@ class CaseFolders:
 
 class MemorySystem(Protocol):
     """One memory over one store. A session opens a new object over the same folders, so that
-    nothing but the store carries over."""
+    nothing but the store carries over.
+
+    ``freshness`` is optional: a method that returns what else proves a new session (a process of
+    its own, say), by name, for ``session.opened``; no value of this machine.
+    """
 
     @property
     def capabilities(self) -> Capabilities: ...

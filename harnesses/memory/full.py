@@ -29,11 +29,7 @@ def recall(items: Sequence[StoredItem], query: str, session: Session, results: i
     """Only what applies in the session, best first, with notices of conflict and lapse."""
     known = [(item, record) for item in items if (record := read_record(item.text)) is not None]
     in_scope = [(item, record) for item, record in known if record.scope.covers(session)]
-    retired = {
-        record.replaces
-        for _, record in known
-        if record.replaces and record.in_validity(session.now)
-    }
+    retired = _retired([record for _, record in known], session.now)
     heads = [pair for pair in in_scope if pair[1].record_id not in retired]
     asked = _on_the_subject(heads, query)
     live = [pair for pair in asked if pair[1].in_validity(session.now)]
@@ -52,6 +48,19 @@ def recall(items: Sequence[StoredItem], query: str, session: Session, results: i
         else ()
     )
     return Recalled(delivered, ids, conflict)
+
+
+def _retired(records: Sequence[RecordText], now: str) -> set[str]:
+    """Ids that a live record replaces, itself or through others that may have lapsed meanwhile."""
+    replaced_by = {record.record_id: record.replaces for record in records if record.replaces}
+    retired: set[str] = set()
+    for record in records:
+        if record.in_validity(now):
+            earlier = record.replaces
+            while earlier is not None and earlier not in retired:
+                retired.add(earlier)
+                earlier = replaced_by.get(earlier)
+    return retired
 
 
 def _on_the_subject(

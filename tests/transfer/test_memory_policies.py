@@ -1,13 +1,16 @@
 """Four policies over the same store, and where each of them goes wrong."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.memory.contract import Notice, StoredItem
 from harnesses.memory.policies import POLICIES, may_be_kept
 from harnesses.memory.ranking import ranked
-from schemas.correction import Session
-from schemas.rendering import render_note
+from schemas.correction import Correction, Scope, Session
+from schemas.lifecycle import eligible, standings_of
+from schemas.rendering import render, render_note
 
 NOW = "2026-07-01T09:00:00Z"
 SESSION = Session(principal="role:a", project="alder", task_class="report", now=NOW)
@@ -131,3 +134,52 @@ def test_ranking_is_a_stable_subset(store: list[str], query: str) -> None:
     twice = ranked([*items, *(StoredItem(f"z{entry.id}", entry.text) for entry in items)], query)
     order = {entry.id: index for index, entry in enumerate(twice)}
     assert all(order[entry.id] < order[f"z{entry.id}"] for entry in found)
+
+
+scopes = st.builds(
+    Scope,
+    principal=st.sampled_from(["role:a", "role:b", "*"]),
+    project=st.sampled_from(["alder", "birch", "*"]),
+    task_classes=st.sampled_from([("report",), ("code",), ("code", "report"), ("*",)]),
+)
+spans = st.sampled_from(
+    [
+        ("2026-01-01T00:00:00Z", None),
+        ("2026-01-01T00:00:00Z", "2026-05-31T00:00:00Z"),
+        ("2026-01-01T00:00:00Z", NOW),
+        (NOW, "2026-12-31T00:00:00Z"),
+        ("2026-08-01T00:00:00Z", None),
+    ]
+)
+drawn = st.lists(
+    st.tuples(scopes, spans, st.sampled_from(["x", "y"]), st.integers(-1, 4)), max_size=5
+)
+
+
+@given(drawn)
+def test_full_admits_what_the_lifecycle_says_applies(records: list[Any]) -> None:
+    made = [
+        Correction(
+            correction_id=f"CT-{number}",
+            class_="procedure",
+            semantic_expectation="Alder reports.",
+            source_reference="ref:1",
+            persistence_allowed=True,
+            scope=scope,
+            valid_from=start,
+            expires_at=end,
+            lifecycle="active",
+            supersedes=f"CT-{earlier}" if 0 <= earlier < number else None,
+            expected_decision=decision,
+            expected_action=f"write report {decision}",
+            prohibited_actions=("nothing",),
+            authoritative_outcome_check="the report",
+            consequence="low",
+        )
+        for number, (scope, (start, end), decision, earlier) in enumerate(records)
+    ]
+    store = [record.correction_id for record in made]
+    items = [StoredItem(record.correction_id, render(record, "0" * 16)) for record in made]
+    found = POLICIES["full"](items, "", SESSION, 100)
+    expected = eligible(standings_of(made), store, SESSION)
+    assert tuple(sorted(found.admitted or ())) == expected
