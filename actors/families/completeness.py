@@ -153,7 +153,7 @@ def check_kinds(family: Family) -> Findings:
             )
 
 
-def check_cases(family: Family, corrections: Corrections, standings: Standings) -> Findings:
+def check_cases(family: Family, standings: Standings) -> Findings:
     """Each case: ids, references, stages, decision, calls, predicate, lifecycles, and its kind."""
     seen: set[str] = set()
     records = _by_id(family.records)

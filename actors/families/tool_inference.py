@@ -9,7 +9,7 @@ key fits a word where it is that word or its plural (``tree`` → ``trees``).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -421,7 +421,7 @@ def _effect(name: str, said: Mapping[str, tuple[Effect | None, Operation]], usag
 
 
 def _readers_of_the_rest(
-    state: Mapping[str, Any], reads: Any, usage: Usage, taken: set[str]
+    state: Mapping[str, Any], reads: Iterable[Operation], usage: Usage, taken: set[str]
 ) -> Iterator[Inferred]:
     """A governed source that no tool shows could never be followed."""
     heads = {operation.path.split("/")[0] for operation in reads}
