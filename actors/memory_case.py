@@ -69,6 +69,7 @@ from schemas.transfer_study import Driver, Memory, TransferStudy
 TOOL_FILES = ("drivers/competence.py", "drivers/tool_words.py")
 MAX_QUERY = 2_000
 MAX_ITEMS = 10_000
+MAX_BYTES = 16_777_216
 MAX_FINAL_TEXT = 100_000
 MAX_CLAIMS = 100
 """More than so much from a system under test, and the session has flooded."""
@@ -113,7 +114,7 @@ def void(cell: CellId, attempt: int, detail: str) -> CaseFinished:
         cell=cell,
         attempt=attempt,
         ended="void",
-        detail=detail[:2000],
+        detail=encodable(detail[:2000]),
         uncertainty=("everything: the run is void by a fault that is not the system's",),
     )
 
@@ -220,7 +221,7 @@ class CaseRun:
             cell=self.cell,
             attempt=self.attempt,
             ended=ended,
-            detail=detail[:2000],
+            detail=encodable(detail[:2000]),
             uncertainty=uncertainty(capabilities),
         )
 
@@ -282,9 +283,9 @@ class CaseRun:
         ids = system.seed(texts) if texts else {}
         self.recorded.append(
             events.MemorySeeded(
-                ids={record.correction_id: ids[record.correction_id] for record in records},
+                ids={record.correction_id: ids.get(record.correction_id, ()) for record in records},
                 distractors=tuple(
-                    stored for record in unrelated for stored in ids[record.correction_id]
+                    stored for record in unrelated for stored in ids.get(record.correction_id, ())
                 ),
                 renderings=self._json(
                     {record.correction_id: texts[record.correction_id] for record in records}
@@ -300,7 +301,7 @@ class CaseRun:
                 when=when,
                 digest=taken.digest,
                 grade=taken.grade,
-                items=None if taken.items is None else self._items(taken.items),
+                items=None if taken.items is None else self._items(bounded(taken.items)),
             )
         )
 
@@ -356,7 +357,7 @@ class CaseRun:
                 purpose=given.purpose,
                 text=self._text(finish.text[:MAX_FINAL_TEXT]),
                 claims=tuple(
-                    Claim(kind=claim.kind, about=claim.about[:200])
+                    Claim(kind=claim.kind, about=encodable(claim.about[:200]))
                     for claim in finish.claims[:MAX_CLAIMS]
                 ),
                 claims_grade="captured",
@@ -445,26 +446,22 @@ class CaseRun:
 
     def _recall(self, system: MemorySystem, effect: Recall, given: SessionInput) -> Remembered:
         found = system.recall(effect.query, given.session)
-        if len(found.items) > MAX_ITEMS:
-            raise SystemFailure("flooded", f"delivered {len(found.items)} items at once")
-        self._record_retrieval(
-            found.query,
-            found.items,
-            found.admitted,
-            tuple(
-                events.MemoryNotice(kind=notice.kind, records=notice.records)
-                for notice in found.notices
-            ),
-            found.grade,
+        items = bounded(found.items)
+        admitted = None if found.admitted is None else tuple(map(encodable, found.admitted))
+        notices = tuple(
+            MemoryNotice(notice.kind, tuple(map(encodable, notice.records)))
+            for notice in found.notices
         )
+        recorded = tuple(
+            events.MemoryNotice(kind=notice.kind, records=notice.records) for notice in notices
+        )
+        self._record_retrieval(found.query, items, admitted, recorded, found.grade)
         return Remembered(
             tuple(
-                DeliveredText(
-                    item.id, item.text, found.admitted is None or item.id in found.admitted
-                )
-                for item in found.items
+                DeliveredText(item.id, item.text, admitted is None or item.id in admitted)
+                for item in items
             ),
-            tuple(MemoryNotice(notice.kind, notice.records) for notice in found.notices),
+            notices,
         )
 
     def _record_retrieval(
@@ -478,7 +475,7 @@ class CaseRun:
         self.retrievals += 1
         self.recorded.append(
             events.MemoryRetrieved(
-                query=query[:MAX_QUERY],
+                query=encodable(query[:MAX_QUERY]),
                 delivered=tuple(
                     RetrievedItem(id=item.id, digest=sha256(item.text.encode()).hexdigest())
                     for item in items
@@ -533,8 +530,8 @@ class CaseRun:
                     )
 
     def _reported_retrieval(self, effect: ReportRetrieval) -> Noted:
-        items = [StoredItem(item.id, item.text) for item in effect.items[:MAX_ITEMS]]
-        admitted = tuple(item.id for item in effect.items if item.admitted)
+        items = bounded([StoredItem(item.id, item.text) for item in effect.items])
+        admitted = tuple(encodable(item.id) for item in effect.items if item.admitted)
         self._record_retrieval(
             effect.query, items, admitted if effect.admitted_shown else None, (), "reported"
         )
@@ -544,8 +541,8 @@ class CaseRun:
         changed = any(entry.ok and entry.effect == "write" for entry in world.journal)
         self.recorded.append(
             events.DecisionDeclared(
-                option=effect.option[:200],
-                basis=tuple(name[:200] for name in effect.basis[:MAX_CLAIMS]),
+                option=encodable(effect.option[:200]),
+                basis=tuple(encodable(name[:200]) for name in effect.basis[:MAX_CLAIMS]),
                 call=-1,
                 before_write=not changed,
                 grade="reported",
@@ -591,6 +588,19 @@ class CaseRun:
 
     def _items(self, items: Sequence[StoredItem]) -> ArtifactRef:
         return self._json([{"id": item.id, "text": item.text} for item in items])
+
+
+def encodable(text: str) -> str:
+    """The text with what cannot be encoded (half of a surrogate pair) replaced: a stranger's words
+    are recorded, whatever they are."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def bounded(items: Sequence[StoredItem]) -> tuple[StoredItem, ...]:
+    """A system's items as they can be recorded. Raises SystemFailure for a flood of them."""
+    if len(items) > MAX_ITEMS or sum(len(item.text) for item in items) > MAX_BYTES:
+        raise SystemFailure("flooded", f"{len(items)} items at once, or too large ones")
+    return tuple(StoredItem(encodable(item.id), encodable(item.text)) for item in items)
 
 
 class _Infrastructure(Exception):

@@ -14,7 +14,7 @@ from actors.memory_systems.contract import (
     SystemFailure,
 )
 from actors.memory_systems.store import StoreMemory
-from harnesses.memory.contract import StoredItem
+from harnesses.memory.contract import Notice, StoredItem
 from schemas.base import Event
 from schemas.commands import ContinueStudy
 from schemas.correction import Session
@@ -308,3 +308,32 @@ def test_a_session_without_end_times_out(laboratory: Make) -> None:
     finished = of(events, CaseFinished)[0]
     assert (finished.ended, "seconds" in finished.detail) == ("timed_out", True)
     assert len(of(events, SessionClosed)) == 1
+
+
+def test_words_that_cannot_be_encoded_are_recorded_and_no_fault_of_ours(laboratory: Make) -> None:
+    class Garbled(StoreMemory):
+        def recall(self, query: str, session: Session) -> Delivery:
+            item = StoredItem("\ud800", "half a pair: \udfff")
+            notice = Notice("conflict", ("\ud800",))
+            return Delivery("\ud800", (item,), ("\ud800",), (notice,))
+
+        def remember(self, text: str, session: Session) -> Acknowledgement:
+            return Acknowledgement(True, "\ud800")
+
+    lab = laboratory(opener=Garbled)
+    events = lab.run("F105-02-persistence.d0/full/reader/0")
+    assert of(events, CaseFinished)[0].ended == "completed"
+    retrieved = of(events, MemoryRetrieved)[0]
+    assert (retrieved.query, retrieved.admitted) == ("?", ("?",))
+    assert lab.read(retrieved.content) == [{"id": "?", "text": "half a pair: ?"}]
+
+
+def test_a_memory_that_does_not_say_where_it_put_things_is_gone_on_with(laboratory: Make) -> None:
+    class Silent(StoreMemory):
+        def seed(self, texts: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+            super().seed(texts)
+            return {}
+
+    events = laboratory(opener=Silent).run(POSITIVE)
+    assert of(events, MemorySeeded)[0].ids == {"CT-101": ()}
+    assert of(events, CaseFinished)[0].ended == "completed"
