@@ -95,7 +95,7 @@ def analyse_study(work: Work) -> Done:
 
 def write_report(work: Work) -> Done:
     """Render the report of the last analysis and record its digests."""
-    head, files = report_files(work.context)
+    head, files = report_files(work.context, pages=False)
     event = ReportWritten(
         head=head,
         html=work.artifacts.put(files["report.html"], HTML),
@@ -188,8 +188,9 @@ def read_results(context: Context, seq: int, analysis: AnalysisCompleted) -> Any
         ) from None
 
 
-def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
-    """(head, content by file name) of the report of the last analysis; writes nothing.
+def report_files(context: Context, *, pages: bool = True) -> tuple[int, dict[str, bytes]]:
+    """(head, content by file name) of the report of the last analysis; writes nothing. Without
+    ``pages`` those of single runs are left out.
 
     Raises Refused where there is no analysis, or where records after it say otherwise.
     """
@@ -210,6 +211,7 @@ def report_files(context: Context) -> tuple[int, dict[str, bytes]]:
             results_ref=analysis.results,
             root=root,
             checkpoint=checkpoint,
+            pages=pages,
         )
     read = context.artifacts.get
     progress, amendments = Progress(read), Amendments()

@@ -130,8 +130,9 @@ def report_files(
     results_ref: ArtifactRef,
     root: str,
     checkpoint: str,
+    pages: bool = True,
 ) -> dict[str, bytes]:
-    """Content by file name of the report of an analysis; pages of runs lie in a folder."""
+    """Content by file name of the report of an analysis; with ``pages`` those of every run too."""
     read = context.artifacts.get
     head = results.computed_from.head
     progress, scores = Progress(read), TransferScores(read)
@@ -152,11 +153,11 @@ def report_files(
             results_digest=results_ref.digest,
         )
     )
-    pages = {
+    of_runs = {
         f"{RUN_PAGES}/{run_page(run.cell)}": render_html(
             build_run_page(run, scores.evidence[run.cell], results, study.id, read)
         )
-        for run in results.runs
+        for run in (results.runs if pages else ())
     }
     return {
         "report.html": render_html(report),
@@ -165,5 +166,5 @@ def report_files(
         "counts.csv": render_counts(results),
         "results.json": context.artifacts.get(results_ref),
         "PROTOCOL_AMENDMENTS.md": render_amendments(amendments),
-        **pages,
+        **of_runs,
     }

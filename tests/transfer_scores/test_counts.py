@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from projections.fold import fold
+from projections.report.transfer_csv import _plain
 from projections.transfer_counts import (
     ClassCount,
     case_results,
@@ -258,3 +259,9 @@ def test_rows_are_as_declared(good: Story) -> None:
         assert len({tuple(row[column] for column in table.key) for row in rows}) == len(rows)
         for row in rows:
             assert list(row) == list(table.columns), name
+
+
+def test_no_cell_of_a_csv_is_a_formula() -> None:
+    assert [_plain(value) for value in ("=1+1", "-2", "@x", "+1", "\tx", "x=1", 3, None)] == [
+        "'=1+1", "'-2", "'@x", "'+1", "'\tx", "x=1", 3, None,
+    ]  # fmt: skip
