@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from actors.families.completeness import ABSENT_KINDS, NEGATIVES, REQUIRED_STAGES
+from actors.families.completeness import ABSENT_KINDS, KIND_OF, NEGATIVES, REQUIRED_STAGES
 from actors.families.expectation_notation import (
     ArgumentText,
     CallText,
@@ -62,13 +62,6 @@ from schemas.transfer import (
 )
 from schemas.transfer_checks import ALWAYS_THERE, DECISION, look_up
 
-EXERCISED_BY: Mapping[CaseKind, Exercise] = {
-    "principal_negative": "principal",
-    "task_negative": "task",
-    "not_yet_valid": "valid_from",
-    "persistence": "persistence",
-    "noninterference": "noninterference",
-}
 WHOLE_STATE = "state"
 PLACELESS = frozenset({WHOLE_STATE, *ALWAYS_THERE})
 """Surfaces that need no place: the whole state, the journal, the decision."""
@@ -220,7 +213,7 @@ def convert(document: Document) -> tuple[Family, tuple[str, ...]]:
     exercises = source.exercises
     if exercises is None:
         kinds = {case.kind for case in source.cases}
-        exercises = tuple(what for kind, what in EXERCISED_BY.items() if kind in kinds)
+        exercises = tuple(what for what, kind in KIND_OF.items() if kind in kinds)
         if exercises:
             said.append(f"exercises: {', '.join(exercises)}, since it has such cases")
     family = Family(
