@@ -131,13 +131,22 @@ def test_copy_on_another_path(sample: SampleLedger, tmp_path: Path) -> None:
     assert "not on this machine" in report.anchors[1].detail
 
 
-@pytest.mark.parametrize("where", ["inside", "pipe", "relative", "/dev/zero", "a\0b"])
+@pytest.mark.parametrize(
+    "where", ["inside", "beside study.toml", "link", "pipe", "relative", "/dev/zero", "a\0b"]
+)
 def test_places_that_are_no_copy(sample: SampleLedger, tmp_path: Path, where: str) -> None:
     """A hostile ledger names the place: it must neither count nor hang."""
     note = sample.notes()[-1]
     if where == "inside":
         where = str(sample.directory.var / "copy")
         Path(where).write_bytes(note)
+    elif where == "beside study.toml":
+        where = str(sample.directory.root / "copy")
+        Path(where).write_bytes(note)
+    elif where == "link":
+        where = str(tmp_path / "link")
+        (sample.directory.root / "copy").write_bytes(note)
+        Path(where).symlink_to(sample.directory.root / "copy")
     elif where == "pipe":
         where = str(tmp_path / "pipe")
         os.mkfifo(where)
@@ -164,6 +173,21 @@ def test_commit_in_a_remote(sample: SampleLedger, tmp_path: Path) -> None:
     report = verify(sample.directory.root, options=required)
     assert exit_status(report) == 4
     assert "no branch" in report.anchors[1].detail
+
+
+def test_remote_in_the_studys_own_folder_does_not_count(sample: SampleLedger) -> None:
+    """Also beside var/: whoever changes the ledger changes it with it."""
+    place = sample.directory.root / "remote.git"
+    remote = pygit2.init_repository(place, bare=True)
+    tree = remote.TreeBuilder()
+    blob = remote.create_blob(sample.notes()[-1])
+    tree.insert("checkpoint", blob, pygit2.enums.FileMode.BLOB)
+    person = pygit2.Signature("a", "a@example.org", 1, 0)
+    commit = remote.create_commit("refs/heads/main", person, person, "31", tree.write(), [])
+    anchor(sample, kind="git", where=str(place), receipt=str(commit))
+    report = verify(sample.directory.root, options=Options(require="git"))
+    assert exit_status(report) == 4
+    assert "the study's own folder" in report.anchors[1].detail
 
 
 def test_remote_that_is_not_here_does_not_count(sample: SampleLedger) -> None:
@@ -257,6 +281,19 @@ def test_last_seen_state_is_kept_by_key(sample: SampleLedger) -> None:
     sample.grow(4, sign=False)
     verify(sample.directory.root)
     assert recall(sample.home, sample.key) == seen
+
+
+def test_signed_again_with_the_right_key_is_said_to_go_unseen(sample: SampleLedger) -> None:
+    """Where nothing was seen before and nothing is anchored outside, the report says what it cannot
+    know; an outside anchor then takes these words away."""
+    sample.rewrite({13: lambda record: {**record, "run": "other"}})
+    sample.sign_again()
+    report = verify(sample.directory.root)
+    assert report.status == "verified"
+    said = "could have rewritten everything and signed again, which only this user's last-seen"
+    assert said in report.assurance
+    kept = Options(against=(sample.notes()[-1],))
+    assert said not in verify(sample.directory.root, options=kept).assurance
 
 
 def test_last_seen_state_can_be_left_out(sample: SampleLedger) -> None:
