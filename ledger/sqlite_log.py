@@ -418,10 +418,10 @@ class SqliteLog:
         ((first,),) = self._records.execute("SELECT min(seq) FROM records").fetchall()
         signed = self._records.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone()
         if (first is None and signed is not None) or first not in (None, 0):
-            found = "no record" if first is None else f"no record before {first}"
+            found = "has no record" if first is None else f"begins at record {first}, not at 0"
             raise Integrity(
-                f"{self.path} has {found}, and there were some: records were removed; run "
-                "`ledger verify-chain` and go on with a backup"
+                f"{self.path} {found}: records were removed or moved; run `ledger verify-chain` "
+                "and go on with a backup"
             )
 
     def _check_head(self) -> None:
