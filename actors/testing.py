@@ -152,6 +152,7 @@ def run_tests(
     person) says nothing about the code under test, so it is made again. Code that kills itself
     looks the same from here; it will do so each time, and then the last run is returned.
     """
+    scratch.mkdir(parents=True, exist_ok=True)  # the sandbox may have been opened for another role
     require_room(scratch, min_free_bytes)
     for _ in range(MACHINE_ATTEMPTS):
         run = execute(
