@@ -159,9 +159,11 @@ def split_notes(content: bytes) -> tuple[list[bytes], list[bytes], bytes]:
 
 
 def is_cut_off(end: bytes, origin: str) -> bool:
-    """True for the beginning of a note of this ledger; anything else did not come from a crash."""
+    """True for the beginning of a note of this ledger, which a crash leaves, and for zeros in its
+    place or after it, which a loss of power leaves; anything else came from neither."""
     line = f"{origin}\n".encode()
-    return len(end) <= MAX_NOTE_BYTES and (end.startswith(line) or line.startswith(end))
+    begun = end.rstrip(b"\0")
+    return len(end) <= MAX_NOTE_BYTES and (begun.startswith(line) or line.startswith(begun))
 
 
 def ledger_origin(created: LedgerCreated) -> str:

@@ -273,8 +273,8 @@ def main() -> int:
         parser.error("--key is a verifier string: NAME+8 HEX DIGITS+BASE64")
     try:
         source, artifacts, content = open_ledger(arguments.path)
-        *pieces, end = (piece.strip(b"\n") for piece in NOTE.split(content))
-        origin = pieces[1] + b"\n" if pieces else b"\n"  # a crash leaves the beginning of a note
+        *pieces, end = (piece.strip(b"\n") for piece in NOTE.split(content.rstrip(b"\0")))
+        origin = pieces[1] + b"\n" if pieces else end  # a crash leaves the beginning of a note
         if b"".join(pieces[::5]) or not (end.startswith(origin) or origin.startswith(end)):
             finding("SIG_BAD", None, "something between the checkpoints is none")
         notes = {match[0]: match for match in NOTE.finditer(content)}.values()

@@ -129,8 +129,8 @@ def _locked(folder: Path) -> Iterator[None]:
 def _read(file: Path, kind: type[State]) -> State | None:
     try:
         content = read_regular(file, MAX_STATE_BYTES)
-        # Empty: what a loss of power can leave of a file that was not synced.
-        return msgspec.json.decode(content, type=kind) if content else None
+        # Empty, or zeros: what a loss of power can leave of a file that was not synced.
+        return msgspec.json.decode(content, type=kind) if content.strip(b"\0") else None
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

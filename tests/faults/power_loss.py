@@ -88,11 +88,11 @@ def zeroed(file: File) -> bytes:
 
 
 def torn(file: File) -> bytes:
-    """Of the last write, half of its sectors are kept."""
+    """Of the last write, half of its sectors are kept; a sector is written whole or not."""
     if not file.writes or isinstance(file.writes[-1], int):
         return file.live()
     offset, data = file.writes[-1]
-    half = len(data) // 2 // SECTOR * SECTOR or len(data) // 2
+    half = len(data) // 2 // SECTOR * SECTOR
     return applied(file.synced, [*file.writes[:-1], (offset, data[:half])])
 
 

@@ -272,6 +272,10 @@ def check_interrupted(place: Place, known: Known) -> None:
             assert set(known.notes) <= {note.decode() for note in published}
         if not records:
             return
+        if directory.checkpoints.exists() and split_notes(directory.checkpoints.read_bytes())[2]:
+            # Neither verifier may take what a crash has left of a note for a contradiction.
+            status, said = verify_independently(directory.root)
+            assert status == 0, said
     finally:
         log.close()
     report = verify(directory.root)

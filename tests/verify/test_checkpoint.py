@@ -20,6 +20,7 @@ from ledger.checkpoint import (
     Checkpoint,
     Checkpointer,
     check_signature,
+    is_cut_off,
     ledger_origin,
     parse_checkpoint,
     sign_checkpoint,
@@ -210,6 +211,19 @@ def test_torn_end_of_the_file_is_completed(sample: SampleLedger, lost: int) -> N
     notes, strays, torn = split_notes(sample.log_file.read_bytes())
     assert [parse_checkpoint(note).checkpoint.size for note in notes] == [1, 11, 21, 31, 32]
     assert (strays, torn) == ([], b"")
+
+
+@pytest.mark.parametrize("lost", [1, 230, 1 << 20])
+def test_zeros_at_the_end_of_the_file_are_no_finding(sample: SampleLedger, lost: int) -> None:
+    """As after a loss of power: the file has its new length, and its last bytes never came."""
+    *before, last = sample.notes()
+    whole = sample.log_file.read_bytes()
+    lost = min(lost, len(last) + 1)
+    sample.log_file.write_bytes(whole[:-lost] + bytes(lost))
+    assert verify(sample.directory.root).findings == ()
+    assert not is_cut_off(bytes(lost) + b"x", sample.origin)
+    sample.grow(1)
+    assert sample.notes()[:-1] == [*before, last]
 
 
 def test_frontier_file_saves_reading_the_log_again(
