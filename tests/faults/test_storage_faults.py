@@ -93,8 +93,10 @@ def sweep(kind: str, new_place: NewPlace, calls: Sequence[str], fault: str, step
     count(kind, points, complete=step == 1)
 
 
+TELLS = "sendto"
+"""Killed here, a process has done what it never says."""
 SWEEPS = [
-    ("kill -9 at a system call of the storage", CHANGES, "signal=SIGKILL"),
+    ("kill -9 at a system call of the storage", (*CHANGES, TELLS), "signal=SIGKILL"),
     ("input/output error at a system call", CHANGES, "error=EIO"),
     ("full disk at a system call", NEED_ROOM, "error=ENOSPC"),
 ]
