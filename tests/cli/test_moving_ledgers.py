@@ -75,6 +75,8 @@ READING = {
     "report": (),
     "gc": (),
     "tasks": ("show",),
+    "corrections": ("list",),
+    "transfer": ("repair", "list"),
     "export": ("{new}",),
     "backup": ("{new}",),
 }
@@ -86,6 +88,7 @@ WRITING = {
     "worker": (("--roles", "cell"),),
     "amend": (("--reason", "x"),),
     "checkpoint": ((),),
+    "transfer": (("repair", "rerun", "R1"), ("repair", "close", "R1", "--limitation", "x")),
     "gc": (("--remove",),),
 }
 NO_LEDGER = {"demo", "check-proof", "import", "power", "doctor", "docs", "init"}
