@@ -30,9 +30,10 @@ from actors.memory_systems.contract import (
     OwnDriver,
     SystemFailure,
     layer_digest,
+    no_sandbox,
 )
 from actors.memory_systems.registry import OpenMemory
-from actors.sandbox.run import remove_tree
+from actors.sandbox.run import Sandbox, remove_tree
 from harnesses.contract import wire
 from harnesses.drivers.contract import (
     AskModel,
@@ -129,6 +130,8 @@ class CaseRun:
     folders: CaseFolders
     open: OpenMemory
     monotonic: Callable[[], float]
+    sandbox: Callable[[], Sandbox] = no_sandbox
+    study_folder: Path = Path()
     recorded: list[Event] = field(default_factory=list)
     contents: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     """What the events name and nobody has stored yet, by digest."""
@@ -228,7 +231,9 @@ class CaseRun:
     # ---- before a session --------------------------------------------------------------------
 
     def _open_system(self) -> MemorySystem:
-        opening = Opening(self.folders, float(self.study.suite.session_s))
+        opening = Opening(
+            self.folders, float(self.study.suite.session_s), self.sandbox, self.study_folder
+        )
         self.system = self.open(self.memory, opening)
         return self.system
 
@@ -553,12 +558,14 @@ class CaseRun:
     # ---- after it ----------------------------------------------------------------------------
 
     def _read_surface(self, world: World) -> None:
+        own = getattr(self.system, "side_effects", None)
+        effects = (*self.folders.strangers(), *(own() if callable(own) else ()))
         self.recorded.append(
             events.SurfaceRead(
                 before=self.keep(canonical(world.before), JSON),
                 after=self.keep(canonical(world.state), JSON),
                 calls=len(world.journal),
-                side_effects=self.folders.strangers(),
+                side_effects=effects,
             )
         )
 

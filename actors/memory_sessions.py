@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 import msgspec
 import structlog
@@ -31,16 +32,19 @@ from actors.memory_case import EMITS as OF_THE_CASE
 from actors.memory_case import CaseRun, Steps, SuiteInHand, void
 from actors.memory_systems.contract import CaseFolders
 from actors.memory_systems.registry import OpenMemory, open_memory
+from actors.sandbox import Sandbox
+from actors.testing import sandbox_of
 from harnesses.drivers.contract import ModelAnswer, ModelCall
-from ledger.errors import LedgerError
-from ledger.log import Fact, NewEvent
+from ledger.errors import LedgerError, Refused
+from ledger.log import Fact, NewEvent, decode
 from projections.fold import ReadArtifact
 from schemas.base import Event
 from schemas.commands import AdvanceSession, ContinueStudy
 from schemas.commands import AskModel as AskModelCommand
 from schemas.events.cell import CellStarted, TurnAnswered, TurnFailed
+from schemas.events.mining import SandboxProbed
 from schemas.events.transfer import CaseFinished
-from schemas.identifiers import CellId, parse_cell_id
+from schemas.identifiers import RUN_STREAM, CellId, parse_cell_id
 
 HANDLES = (AdvanceSession,)
 EMITS = (CellStarted, *OF_THE_CASE)
@@ -62,6 +66,7 @@ class MemorySessions:
         self._open = opener
         self._monotonic = monotonic
         self._live: _Live | None = None
+        self._sandbox: Sandbox | None = None
         self._stored: set[str] = set()
 
     def advance(self, work: Work) -> Done:
@@ -98,11 +103,26 @@ class MemorySessions:
             frozen=self._frozen,
             cell=cell,
             attempt=attempt,
-            folders=CaseFolders(work.scratch / f"{cell}-{attempt}".replace("/", "-")),
+            # A path that names the case would tell a system under test what is expected of it.
+            folders=CaseFolders(
+                work.scratch / sha256(f"{cell}/{attempt}".encode()).hexdigest()[:16]
+            ),
             open=self._open,
             monotonic=self._monotonic,
+            sandbox=lambda: self._open_sandbox(work),
+            study_folder=work.context.directory.root,
         )
         return self._go_on(work, _Live(cell, attempt, run, run.steps()), None, len(facts) + 1)
+
+    def _open_sandbox(self, work: Work) -> Sandbox:
+        """Of the kind that this run was started with (``sandbox.probed``)."""
+        if self._sandbox is None:
+            probes = [decode(stored).event for stored in work.log.read_stream(RUN_STREAM)]
+            probed = [event for event in probes if isinstance(event, SandboxProbed)]
+            if not probed:
+                raise Refused("the run was started without a probe of the sandbox: `ledger run`")
+            self._sandbox = sandbox_of(probed[-1], work.scratch)
+        return self._sandbox
 
     def _go_on(self, work: Work, live: "_Live", answer: ModelAnswer | None, version: int) -> Done:
         """Run until a model must answer or the case has ended; all events in one append."""

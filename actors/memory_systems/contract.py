@@ -6,7 +6,7 @@ does wrong (it hangs, crashes, floods, says what is no answer) is a :class:`Syst
 an observed outcome; any other exception is our own fault, and the run is void.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from actors.sandbox import Sandbox
 from harnesses.drivers.contract import SessionInput, Steps
 from harnesses.memory.contract import Notice, StoredItem
+from ledger.errors import Refused
 from schemas.base import Value
 from schemas.correction import Session
 from schemas.events.transfer import Capabilities
@@ -120,12 +122,18 @@ class CaseFolders:
         ]
 
 
+def no_sandbox() -> Sandbox:
+    """For memories that start no program. Raises Refused where one does."""
+    raise Refused("this worker has no sandbox, and the memory is a program of its own")
+
+
 class MemorySystem(Protocol):
     """One memory over one store. A session opens a new object over the same folders, so that
     nothing but the store carries over.
 
     ``freshness`` is optional: a method that returns what else proves a new session (a process of
-    its own, say), by name, for ``session.opened``; no value of this machine.
+    its own, say), by name, for ``session.opened``; no value of this machine. So is
+    ``side_effects``: what it changed where it must not, found by comparing hashes, sorted.
     """
 
     @property
@@ -172,6 +180,10 @@ class Opening:
     folders: CaseFolders
     seconds: float
     """How long the memory may take in one session before it has timed out."""
+    sandbox: Callable[[], Sandbox] = no_sandbox
+    """Where other people's programs run; opened when one is."""
+    study: Path = Path()
+    """The study's folder: paths in a memory's ``command`` are relative to it."""
 
 
 def asked(policy: str, query: str, session: Session) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from actors.memory_systems.command import CommandSystem
 from actors.memory_systems.contract import MemorySystem, Opening
 from actors.memory_systems.folder import FolderMemory
 from actors.memory_systems.store import StoreMemory
@@ -10,7 +11,11 @@ from schemas.transfer_study import Memory
 
 OpenMemory = Callable[[Memory, Opening], MemorySystem]
 
-KINDS: Mapping[str, OpenMemory] = {"store": StoreMemory, "folder": FolderMemory}
+KINDS: Mapping[str, OpenMemory] = {
+    "store": StoreMemory,
+    "folder": FolderMemory,
+    "command": CommandSystem,
+}
 
 
 def open_memory(memory: Memory, opening: Opening) -> MemorySystem:

@@ -60,6 +60,8 @@ class Sandbox:
         writable: Sequence[Path] = (),
         request: bytes = b"",
         result_bytes: int = 0,
+        standard_input: int = subprocess.DEVNULL,
+        standard_output: int | None = None,
     ) -> Finished:
         """Run ``command`` with ``workspace`` as its working directory and wait for its end.
 
@@ -67,7 +69,9 @@ class Sandbox:
         it that stay invisible, ``writable`` are folders beside the private workspace, home and
         temporary directory. ``environment`` is everything the command gets, but for HOME and
         TMPDIR, which are the private ones. ``request`` can be read once from descriptor 4; up to
-        ``result_bytes`` that the command writes on descriptor 3 come back.
+        ``result_bytes`` that the command writes on descriptor 3 come back. Whoever talks with the
+        command while it runs gives ends of pipes as ``standard_input`` and ``standard_output``, and
+        bounds what comes out of them itself; ``output`` then is standard error alone.
 
         When it returns, all processes of the run are gone (on the rungs that are offered). Raises
         SandboxError where the sandbox could not be set up or the command not be started.
@@ -87,7 +91,7 @@ class Sandbox:
         try:
             return self._run(
                 list(command), workspace, scratch, read_only, dict(environment), limits,
-                hidden, writable, request, result_bytes,
+                hidden, writable, request, result_bytes, standard_input, standard_output,
             )  # fmt: skip
         finally:
             remove_tree(scratch)
@@ -113,6 +117,8 @@ class Sandbox:
         writable: Sequence[Path],
         request: bytes,
         result_bytes: int,
+        standard_input: int,
+        standard_output: int | None,
     ) -> Finished:
         movable = self.moves_paths
         for name in ("home", "tmp", "etc", "root"):
@@ -186,7 +192,9 @@ class Sandbox:
             arguments = self._arguments(file.fileno(), steps, namespace_user)
             try:
                 process = subprocess.Popen(
-                    arguments, stdin=subprocess.DEVNULL, stdout=output_write, stderr=output_write,
+                    arguments, stdin=standard_input,
+                    stdout=output_write if standard_output is None else standard_output,
+                    stderr=output_write,
                     pass_fds=[file.fileno(), *inherited], start_new_session=True, cwd="/",
                     env={"LC_ALL": "C.UTF-8"},
                 )  # fmt: skip

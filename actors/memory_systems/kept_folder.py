@@ -1,0 +1,35 @@
+"""The one copy of a store that is a folder of files: hashed, kept by digest, put back by it."""
+
+import re
+from pathlib import Path
+
+from actors.memory_systems.contract import DIGEST
+from actors.memory_systems.process import copy_tree, tree_digest
+from actors.sandbox.run import remove_tree
+
+
+class KeptFolder:
+    """``live`` is the store; beside it lie the snapshots, out of the system's reach."""
+
+    def __init__(self, place: Path) -> None:
+        self.live = place / "live"
+        self._copies = place / "snapshots"
+        self._copies.mkdir(exist_ok=True)
+        if not self.live.exists():
+            self.live.mkdir()
+
+    def keep(self) -> str:
+        """The digest of the store as it is; a copy is kept. Raises SystemFailure: too large."""
+        digest = tree_digest(self.live)
+        copy = self._copies / digest
+        if not copy.exists():
+            copy_tree(self.live, copy)
+        return digest
+
+    def restore(self, digest: str) -> None:
+        """Raises LookupError for a digest that was never taken."""
+        copy = self._copies / digest
+        if not re.fullmatch(DIGEST, digest) or not copy.is_dir():
+            raise LookupError(f"no snapshot {digest} of this store was taken")
+        remove_tree(self.live)
+        copy_tree(copy, self.live)
