@@ -14,7 +14,7 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -119,10 +119,11 @@ class Conversation:
         place: Path,
         store: Path,
         seconds: float,
-        environment: Mapping[str, str] | None = None,
+        environment: Callable[[str], Mapping[str, str]] = lambda directory: {},
     ) -> None:
         """``place``: a folder that is not there yet, and is gone afterwards. ``store``: becomes
-        the folder ``store`` in the working directory, and is put back by :meth:`end`."""
+        the folder ``store`` in the working directory, and is put back by :meth:`end`.
+        ``environment``: what it needs beyond ours, given its working directory as it sees it."""
         self._place = place
         self._store = store
         self._workspace = place / "workspace"
@@ -141,7 +142,7 @@ class Conversation:
             os.set_blocking(descriptor, False)
         self._thread = threading.Thread(
             target=self._run,
-            args=(program, input_read, output_write, seconds, dict(environment or {})),
+            args=(program, input_read, output_write, seconds, dict(environment(self.directory))),
         )
         self._thread.start()
 
@@ -215,12 +216,7 @@ class Conversation:
         if self._ended:
             return
         self._ended = True
-        if self._input >= 0:
-            os.close(self._input)
-        patience = min(self._deadline, time.monotonic() + _GRACE_S) - time.monotonic()
-        self._thread.join(max(patience, 0.0))
-        self._sandbox.cancelled.set()
-        self._thread.join()
+        self.stop()
         os.close(self._output)
         left = self._workspace / "store"
         if left.is_dir() and not left.is_symlink():
@@ -228,6 +224,16 @@ class Conversation:
         else:
             self._store.mkdir()  # it removed its store, or put something else there
         remove_tree(self._place)
+
+    def stop(self) -> None:
+        """End the process: whoever waits for a line of it (another thread) finds its end."""
+        descriptor, self._input = self._input, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+        patience = min(self._deadline, time.monotonic() + _GRACE_S) - time.monotonic()
+        self._thread.join(max(patience, 0.0))
+        self._sandbox.cancelled.set()
+        self._thread.join()
 
     def _next_line(self, doing: str) -> bytes | None:
         searched = 0

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from actors.memory_systems.command import CommandSystem
 from actors.memory_systems.contract import MemorySystem, Opening
 from actors.memory_systems.folder import FolderMemory
+from actors.memory_systems.mcp import McpMemory
 from actors.memory_systems.store import StoreMemory
 from ledger.errors import Refused
 from schemas.transfer_study import Memory
@@ -15,6 +16,7 @@ KINDS: Mapping[str, OpenMemory] = {
     "store": StoreMemory,
     "folder": FolderMemory,
     "command": CommandSystem,
+    "mcp": McpMemory,
 }
 
 
