@@ -1,5 +1,6 @@
 # Works with GNU make 3.81. Needs Python >= 3.11, git and make; names what to install otherwise.
 # make demo     install the core lock into .venv and run the main job
+# make demo-transfer  the same for corrections: the example families under several memories
 # make test     install the development lock and run linters, type checks and tests
 
 .POSIX:
@@ -7,10 +8,10 @@ SHELL = /bin/sh
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test check bench sweeps golden docs lock clean
+.PHONY: help demo demo-transfer test check bench sweeps golden docs lock clean
 
 help:
-	@sed -n '2,4p' Makefile
+	@sed -n '2,5p' Makefile
 
 # The first Python that is new enough. PYTHON=... chooses another.
 PYTHON = $(shell for p in python3.13 python3.12 python3.11 python3 python3.14 python; do \
@@ -35,6 +36,9 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp requirements/dev.txt
 
 demo: $(VENV)/core.stamp
 	$(BIN)/ledger demo
+
+demo-transfer: $(VENV)/core.stamp
+	$(BIN)/ledger demo --transfer
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -162,7 +162,7 @@ def system_sentence(system: SystemResult) -> str:
     if not system.classes:
         return f"{system.name}: nothing has ended."
     names = [found.name for found in system.classes[0].behaviours]
-    wrong = [name.partition(":")[0] for name in names if _word(_counts_of(name, system)) == "yes"]
+    wrong = [name.partition(":")[0] for name in names if behaves(name, system) == "yes"]
     if wrong:
         return f"{system.name}: {', '.join(wrong)}."
     if all(each.verified == each.runs for each in system.classes):
@@ -226,7 +226,7 @@ def _boundary_failures(results: TransferResults) -> Section:
 def _what_this_shows(results: TransferResults) -> Section:
     systems = results.systems
     names = behaviour_names(results)
-    at_a_glance = [(name, *(_word(_counts_of(name, each)) for each in systems)) for name in names]
+    at_a_glance = [(name, *(behaves(name, each) for each in systems)) for name in names]
     at_a_glance.append(
         ("cannot show", *(", ".join(system.cannot_show) or "nothing" for system in systems))
     )
@@ -286,7 +286,10 @@ def _counts_of(name: str, system: SystemResult) -> list[tuple[str, Behaviour]]:
     ]
 
 
-def _word(counted: Sequence[tuple[str, Behaviour]]) -> str:
+def behaves(name: str, system: SystemResult) -> str:
+    """``yes``, ``no``, ``not shown``, or a dash where no run asks for it. ``name``: a behaviour's,
+    of :func:`behaviour_names`."""
+    counted = _counts_of(name, system)
     if not counted:
         return NONE
     if any(found.n for _, found in counted):

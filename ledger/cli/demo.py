@@ -1,4 +1,7 @@
-"""``ledger demo``: the main job, by the same commands that a user would type."""
+"""``ledger demo``: the main job, by the same commands that a user would type.
+
+``ledger/cli/demo_transfer.py`` has the demo of the other kind of study.
+"""
 
 import contextlib
 import io
@@ -26,41 +29,49 @@ QUICK_TASKS = 2
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/demo"),
-    show_default=True,
+    show_default="var/demo, or var/demo-transfer",
     help="Folder of the demo's study.",
 )
-@click.option("--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks: under half a minute.")
-def command(directory: Path, quick: bool) -> int:
+@click.option(
+    "--transfer", is_flag=True, help="The other kind of study: which memories carry a correction."
+)
+@click.option(
+    "--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks, or one family: under half a minute."
+)
+def command(directory: Path | None, transfer: bool, quick: bool) -> int:
     """Run the whole product on the example repository: mine, validate, freeze, run, grade, verify,
-    replay, re-execute, analyse, report.
+    replay, re-execute, analyse, report. With --transfer: on the eight example families.
 
     Everything that acts as a model here is simulated and says so. An unfinished demo goes on where
     it stopped; a finished one is made anew.
     """
+    if transfer:
+        from ledger.cli.demo_transfer import run_demo
+
+        return run_demo(directory or Path("var/demo-transfer"), quick)
     begun = time.monotonic()
-    study = prepare(directory, quick)
+    study = prepare(directory or Path("var/demo"), quick)
     where = ["--study", str(study)]
     accepted = _without_sandbox()
-    if _ledger_json("status", *where, show=False)["frozen"] is None:
+    if read_command("status", *where, show=False)["frozen"] is None:
         # Killed behind this, a demo finds its tasks frozen: they are not selected a second time.
-        if not _ledger_json("tasks", "show", *where, show=False)["frozen"]:
-            _ledger("tasks", "mine", *where)
-            _ledger("tasks", "validate", *accepted, *where)
-            _ledger("tasks", "freeze", *where)
-        _ledger("plan", *where)
-        _ledger("freeze", *where)
-    status = _ledger("run", *accepted, *where)
+        if not read_command("tasks", "show", *where, show=False)["frozen"]:
+            run_command("tasks", "mine", *where)
+            run_command("tasks", "validate", *accepted, *where)
+            run_command("tasks", "freeze", *where)
+        run_command("plan", *where)
+        run_command("freeze", *where)
+    status = run_command("run", *accepted, *where)
     if status != 0:
         return status
-    analysis = _ledger_json("analyze", "--reason", "the demo shows its result", *where)
+    analysis = read_command("analyze", "--reason", "the demo shows its result", *where)
     print(analysis["sentence"])
-    report = _ledger_json("report", *where)
-    cell = _ledger_json("status", "--cells", *where, show=False)["rows"][0]["cell"]
-    executed = _ledger_json("replay", "--execute", cell, *where)
-    replayed = _ledger_json("replay", "--check", *where)
-    verified = _ledger_json("verify-chain", *where)
-    audited = _ledger_json("audit", *where)
+    report = read_command("report", *where)
+    cell = read_command("status", "--cells", *where, show=False)["rows"][0]["cell"]
+    executed = read_command("replay", "--execute", cell, *where)
+    replayed = read_command("replay", "--check", *where)
+    verified = read_command("verify-chain", *where)
+    audited = read_command("audit", *where)
     _closing_block(study, begun, report, executed, replayed, verified, audited, analysis, cell)
     return 0
 
@@ -89,17 +100,10 @@ def prepare(directory: Path, quick: bool) -> Path:
     demo did not make."""
     from actors.rehearsal import example_repository
 
-    marker = directory / MARKER
-    if directory.exists() and any(directory.iterdir()):
-        if not marker.exists():
-            raise Refused(f"{directory} exists and was not made by the demo; name another --dir")
-        if _may_go_on(directory):
-            print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
-            return directory.resolve()
-        shutil.rmtree(directory)
+    if goes_on(directory, "repair"):
+        return directory.resolve()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        marker.touch()
+        begin_folder(directory)
         head = example_repository.create(directory / "example-repository")
         text = (files("actors.rehearsal") / "templates" / "demo.toml").read_text()
     except OSError as error:
@@ -108,11 +112,31 @@ def prepare(directory: Path, quick: bool) -> Path:
     if quick:
         text = text.replace("tasks = 8", f"tasks = {QUICK_TASKS}")
     (directory / "study.toml").write_text(text)
-    _ledger("init", str(directory))
+    run_command("init", str(directory))
     return directory.resolve()
 
 
-def _may_go_on(directory: Path) -> bool:
+def begin_folder(directory: Path) -> None:
+    """Make the folder, and mark it first: what is marked may be made anew."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MARKER).touch()
+
+
+def goes_on(directory: Path, kind: str) -> bool:
+    """True where an unfinished demo of this kind lies there; another demo's folder is removed.
+    Raises Refused for a folder that no demo made."""
+    if not directory.exists() or not any(directory.iterdir()):
+        return False
+    if not (directory / MARKER).exists():
+        raise Refused(f"{directory} exists and was not made by the demo; name another --dir")
+    if _may_go_on(directory, kind):
+        print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
+        return True
+    shutil.rmtree(directory)
+    return False
+
+
+def _may_go_on(directory: Path, kind: str) -> bool:
     """True for a demo that was begun, is not complete, and was frozen with this version's code."""
     from actors.operator import frozen_differences
     from ledger.cli.options import reading
@@ -126,17 +150,19 @@ def _may_go_on(directory: Path) -> bool:
         if context.log.head() is None:
             return False
         facts = list(context.log_facts())
+        content, study = context.directory.read_study()
+        if study.kind != kind:
+            return False
         amendments = fold(Amendments(), facts)
         if fold(Progress(context.artifacts.get), facts).completed:
             return False
         if amendments.frozen is None:
             return True
-        content, study = context.directory.read_study()
         changed, removed = frozen_differences(context.directory, study, content, amendments)
         return not changed and not removed
 
 
-def _ledger(*words: str) -> int:
+def run_command(*words: str) -> int:
     """Run one command in this process, as a user would type it; its exit status."""
     from ledger.cli.main import cli
 
@@ -145,7 +171,7 @@ def _ledger(*words: str) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _ledger_json(*words: str, show: bool = True) -> Any:
+def read_command(*words: str, show: bool = True) -> Any:
     """Run one command with ``--json`` and read what it prints."""
     from ledger.cli.main import cli
 
@@ -207,6 +233,13 @@ def _closing_block(
         ("simulated", "every agent here is simulated: not evidence"),
         ("time", f"{time.monotonic() - begun:.0f} s"),
     )
+    print_block(lines)
+    where = shlex.quote(str(study))
+    print(f"next: ledger status --study {where}   ledger query --tables --study {where}")
+
+
+def print_block(lines: Sequence[tuple[str, str]]) -> None:
+    """(name, what it came to), wrapped, between two rules."""
     print("\n" + "-" * 78)
     for name, value in lines:
         first, *more = textwrap.wrap(value, 65, break_long_words=False, break_on_hyphens=False)
@@ -214,5 +247,3 @@ def _closing_block(
         for line in more:
             print(f"{'':<12} {line}")
     print("-" * 78)
-    where = shlex.quote(str(study))
-    print(f"next: ledger status --study {where}   ledger query --tables --study {where}")

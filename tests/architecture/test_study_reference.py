@@ -35,7 +35,7 @@ def test_every_table_is_explained_and_every_key_of_a_template_is_in_it() -> None
         for heading, struct, _ in _sections(form):
             assert f"### {heading or 'top of the file'}" in text
             assert struct.__doc__ and not struct.__doc__.startswith(f"{struct.__name__}(")
-    for name in ("repair", "study-2", "demo"):
+    for name in ("repair", "study-2", "demo", "demo-transfer"):
         template = (files("actors.rehearsal") / "templates" / f"{name}.toml").read_text()
         document = tomllib.loads(template)
         for key, value in document.items():

@@ -1,0 +1,123 @@
+"""``ledger demo --transfer``: a transfer study, by the same commands that a user would type."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ledger.cli.demo import begin_folder, goes_on, print_block, read_command, run_command
+from ledger.cli.options import print_table
+from ledger.errors import Unfinished
+from projections.transfer_report import behaves, behaviour_names
+from projections.transfer_results import TransferResults
+
+QUICK_FAMILY = "families/F106.yaml"
+COLUMNS = {
+    "forgets": "forgets",
+    "over-applies": "over-applies",
+    "serves the superseded": "superseded",
+    "guesses in conflict": "guesses",
+    "lies about its memory": "lies",
+    "says that it is done, and the surface disagrees": "false done",
+}
+"""Title in the closing table by behaviour; ``report.md`` has all behaviours and their counts."""
+
+
+def run_demo(directory: Path, quick: bool) -> int:
+    """Make the study or go on with it, run every command, and say what each system does wrong.
+    Returns 0 where chain, replay and audits agree, else 3."""
+    begun = time.monotonic()
+    study = prepare(directory, quick)
+    where = ["--study", str(study)]
+    if read_command("status", *where, show=False)["frozen"] is None:
+        run_command("transfer", "validate", *where)
+        run_command("freeze", *where)
+    status = run_command("run", *where)
+    if status != 0:
+        return status
+    verified = read_command("verify-chain", *where)
+    replayed = read_command("replay", "--check", *where)
+    audited = read_command("audit", *where)
+    analysis = read_command("analyze", "--reason", "the demo shows its result", *where)
+    report = read_command("report", *where)
+    results = msgspec.convert(analysis["results"], TransferResults)
+    print()
+    print_table(systems_table(results))
+    met = len(results.thresholds) - len(results.missed)
+    sound = sum(row["ok"] for row in audited["audits"])
+    print_block(
+        [
+            ("study", str(study)),
+            ("ledger", str(study / "var" / "ledger.db")),
+            (
+                "chain",
+                f"{verified['status']}: {verified['events']} events, "
+                f"{len(verified['findings'])} findings; root {verified['head']['root'][:16]}…",
+            ),
+            (
+                "replay",
+                f"{len(replayed['tables'])} tables rebuilt from record 0, "
+                f"{'identical' if replayed['identical'] else 'DIFFERENT'}",
+            ),
+            ("audits", f"{sound} of {len(audited['audits'])} without a finding"),
+            ("runs", f"{len(results.runs)}, one page each: {Path(report['folder']) / 'runs'}"),
+            ("boundaries", _boundaries(results)),
+            (
+                "thresholds",
+                f"{met} of {len(results.thresholds)} met",
+            ),
+            ("report", report["html"]),
+            ("", report["markdown"]),
+            ("rule-based", "no model acts here: this shows policies, and no product's quality"),
+            ("time", f"{time.monotonic() - begun:.0f} s"),
+        ]
+    )
+    print(f"next: ledger query --tables --study {shlex.quote(str(study))}")
+    agree = not verified["findings"] and replayed["identical"] and sound == len(audited["audits"])
+    return 0 if agree else 3
+
+
+def prepare(directory: Path, quick: bool) -> Path:
+    """Make the demo's study folder, or find an unfinished one. Raises Refused for a folder that no
+    demo made."""
+    if goes_on(directory, "transfer"):
+        return directory.resolve()
+    text = (files("actors.rehearsal") / "templates" / "demo-transfer.toml").read_text()
+    if quick:
+        begin, end = text.index("families = ["), text.index("]", text.index("families = ["))
+        text = f'{text[:begin]}families = ["{QUICK_FAMILY}"{text[end:]}'
+    try:
+        begin_folder(directory)
+        (directory / "study.toml").write_text(text)
+    except OSError as error:
+        raise Unfinished(f"{directory}: {error.strerror}") from None
+    run_command("init", str(directory), "--template", "transfer")
+    return directory.resolve()
+
+
+def systems_table(results: TransferResults) -> Sequence[dict[str, Any]]:
+    """A row a system: what it does wrong, and which stages it cannot show. No counts: classes of
+    corrections are never pooled."""
+    names = {name.partition(":")[0]: name for name in behaviour_names(results)}
+    return [
+        {
+            "system": system.name,
+            **{title: behaves(names[name], system) for name, title in COLUMNS.items()},
+            "cannot show": ", ".join(system.cannot_show) or "nothing",
+        }
+        for system in results.systems
+    ]
+
+
+def _boundaries(results: TransferResults) -> str:
+    """High-consequence failures by system."""
+    by_system: dict[str, int] = {}
+    for run in results.boundary_failures:
+        name = " + ".join(run.system)
+        by_system[name] = by_system.get(name, 0) + 1
+    counted = ", ".join(f"{name} {count}" for name, count in by_system.items())
+    return f"high-consequence failures: {counted or 'none'}"
