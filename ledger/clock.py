@@ -20,18 +20,23 @@ def timestamp(microseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{microseconds % 1_000_000:06d}Z"
 
 
-def uuid7(microseconds: int) -> str:
-    """A UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random bits."""
-    random_bits = int.from_bytes(os.urandom(10), "big")
-    value = (microseconds // 1000) << 80
-    value |= 0x7 << 76 | (random_bits >> 62 & 0xFFF) << 64
-    value |= 0b10 << 62 | random_bits & (1 << 62) - 1
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+def uuid7s(microseconds: int, count: int) -> list[str]:
+    """Different UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random bits."""
+    milliseconds = f"{microseconds // 1000:012x}"
+    beginning = f"{milliseconds[:8]}-{milliseconds[8:]}-7"
+    digits = os.urandom(10 * count).hex()
+    ids = []
+    for at in range(0, 20 * count, 20):
+        variant = "89ab"[int(digits[at], 16) & 0b11]
+        ids.append(
+            f"{beginning}{digits[at + 1 : at + 4]}-{variant}{digits[at + 4 : at + 7]}"
+            f"-{digits[at + 7 : at + 19]}"
+        )
+    return ids
 
 
 def new_id() -> str:
-    return uuid7(now_us())
+    return uuid7s(now_us(), 1)[0]
 
 
 def salt() -> bytes:

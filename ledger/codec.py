@@ -6,6 +6,7 @@ as ``null``; JSON numbers above 2^53-1 lose digits in other readers; duplicate k
 surrogates and invalid UTF-8 parse differently in different readers.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,8 @@ from schemas.envelope import MAX_INTEGER, MAX_NESTING, MAX_RECORD_BYTES, Envelop
 from schemas.events import EVENT_TYPES
 
 _encoder = msgspec.json.Encoder()
+_UNFIT = (UnicodeError, OverflowError, TypeError, RecursionError, msgspec.DecodeError)
+"""What msgspec raises for what cannot be JSON, or cannot be read back as its type."""
 _envelope_decoder = msgspec.json.Decoder(Envelope)
 _plain_decoder = msgspec.json.Decoder()
 
@@ -46,9 +49,32 @@ def encode_data(event: Event) -> bytes:
             )
         if b"0" * 16 in data.translate(_DIGITS):
             _check_integers(_plain_decoder.decode(data), event.TYPE)
-    except (UnicodeError, OverflowError, TypeError, RecursionError, msgspec.DecodeError) as error:
+    except _UNFIT as error:
         raise RecordRefused(f"{event.TYPE}: {error}") from None
     return data
+
+
+def encode_events(events: Sequence[Event]) -> list[bytes]:
+    """What ``encode_data`` gives for each of them, under the same checks, made on all at once.
+
+    Raises RecordRefused like ``encode_data``, for the first that is refused.
+    """
+    try:
+        data = [_encoder.encode(event) for event in events]
+        again = [
+            _decoder_of(type(event)).decode(text) for event, text in zip(events, data, strict=True)
+        ]
+        # Canonical JSON holds no newline: equal texts are equal line by line.
+        lines = b"\n".join([*data, b""])
+        if (
+            _encoder.encode_lines(again) == lines
+            and again == list(events)
+            and b"0" * 16 not in lines.translate(_DIGITS)
+        ):
+            return data
+    except _UNFIT:
+        pass
+    return [encode_data(event) for event in events]
 
 
 def encode_record(envelope: Envelope) -> bytes:
@@ -56,22 +82,48 @@ def encode_record(envelope: Envelope) -> bytes:
 
     Raises RecordRefused: not an envelope that can be read back, nested too deep, or too large.
     """
+    record = encode_envelope(envelope)
+    check_records([record], [envelope.type])
+    return record
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """A record that ``check_records`` has yet to see. Raises RecordRefused for what is no JSON."""
     try:
-        record = _encoder.encode(envelope)
-        canonical = _encoder.encode(_envelope_decoder.decode(record)) == record
-    except (UnicodeError, OverflowError, TypeError, msgspec.DecodeError) as error:
+        return _encoder.encode(envelope)
+    except _UNFIT as error:
         raise RecordRefused(f"{envelope.type}: {error}") from None
+
+
+def check_records(records: Sequence[bytes], types: Sequence[str]) -> None:
+    """Raises RecordRefused for the first that is not an envelope that can be read back, that is
+    nested too deep, or too large."""
+    text = b"\n".join([*records, b""])
+    try:
+        canonical = _encoder.encode_lines(_envelope_decoder.decode_lines(text)) == text
+    except _UNFIT:
+        canonical = False
+    if canonical and max(map(len, records)) <= MAX_RECORD_BYTES and all(map(_is_shallow, records)):
+        return
+    for record, event_type in zip(records, types, strict=True):
+        _check_record(record, event_type)
+
+
+def _check_record(record: bytes, event_type: str) -> None:
+    try:
+        canonical = _encoder.encode(_envelope_decoder.decode(record)) == record
+    except _UNFIT as error:
+        raise RecordRefused(f"{event_type}: {error}") from None
     if len(record) > MAX_RECORD_BYTES:
         raise RecordRefused(
-            f"{envelope.type}: {len(record)} bytes, more than {MAX_RECORD_BYTES}; "
+            f"{event_type}: {len(record)} bytes, more than {MAX_RECORD_BYTES}; "
             "large content belongs in an artifact"
         )
     if not canonical or not _is_shallow(record):
         raise RecordRefused(
-            f"{envelope.type}: its JSON does not re-encode to the same bytes, or is nested deeper "
+            f"{event_type}: its JSON does not re-encode to the same bytes, or is nested deeper "
             f"than {MAX_NESTING}"
         )
-    return record
 
 
 def decode_envelope(record: bytes) -> Envelope:

@@ -11,10 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from ledger.chain import leaf_hash
-from ledger.clock import timestamp, uuid7
-from ledger.codec import decode_envelope, decode_event, encode_data, encode_record
+from ledger.clock import timestamp, uuid7s
+from ledger.codec import (
+    check_records,
+    decode_envelope,
+    decode_event,
+    encode_data,
+    encode_envelope,
+    encode_events,
+)
 from ledger.errors import Integrity, LeaseLost, RecordRefused, StaleVersion
 from schemas.base import Event
 from schemas.envelope import FIRST_PREV, Envelope
@@ -214,6 +222,8 @@ def draft_batch(
     next_version = dict(versions)
     prev = FIRST_PREV if head is None else head.leaf.hex()
     seq = 0 if head is None else head.seq + 1
+    ids = uuid7s(clock_us, len(batch.events))
+    data = encode_events([new.event for new in batch.events])
     drafts = []
     for offset, new in enumerate(batch.events):
         version = next_version.get(new.stream, 0)
@@ -221,7 +231,7 @@ def draft_batch(
         envelope = Envelope(
             seq=seq,
             prev=prev,
-            id=uuid7(clock_us),
+            id=ids[offset],
             type=new.event.TYPE,
             stream=new.stream,
             version=version,
@@ -230,15 +240,17 @@ def draft_batch(
             cause=batch.cause,
             index=batch.first_index + offset if batch.cause is not None else 0,
             run=batch.run,
-            data=msgspec.Raw(encode_data(new.event)),
+            clock=UNSET if at == clock else clock,
+            data=msgspec.Raw(data[offset]),
         )
-        if at != clock:
-            envelope = msgspec.structs.replace(envelope, clock=clock)
-        record = encode_record(envelope)
+        record = encode_envelope(envelope)
         leaf = leaf_hash(record)
         drafts.append(Draft(StoredRecord(seq, record, leaf), envelope, new.event))
         prev = leaf.hex()
         seq += 1
+    check_records(
+        [draft.stored.record for draft in drafts], [draft.envelope.type for draft in drafts]
+    )
     return drafts
 
 

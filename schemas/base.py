@@ -18,7 +18,9 @@ class _ValueMeta(msgspec.StructMeta):
 
 # Type checkers do not see what subclasses inherit from a msgspec struct.
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Value(msgspec.Struct, metaclass=_ValueMeta, frozen=True, forbid_unknown_fields=True):
+class Value(
+    msgspec.Struct, metaclass=_ValueMeta, frozen=True, forbid_unknown_fields=True, gc=False
+):
     """Plain immutable data; a field that the type does not name is an error, never ignored."""
 
 

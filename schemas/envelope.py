@@ -23,7 +23,7 @@ MAX_INTEGER = 2**53 - 1
 FIRST_PREV = "0" * 64
 
 
-class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One record, decoded as far as every reader needs. Field order is the byte order."""
 
     seq: Position
