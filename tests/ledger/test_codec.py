@@ -7,12 +7,14 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import pytest
 from hypothesis import given, settings
+from hypothesis.strategies import lists
 from msgspec import Meta
 
 from ledger.codec import (
     decode_envelope,
     decode_event,
     encode_data,
+    encode_events,
     encode_record,
     is_canonical,
     nesting,
@@ -84,6 +86,28 @@ def test_what_is_not_a_number_is_refused(event_class: type[Event], value: float)
     assert msgspec.json.encode(event) == b'{"value":null}', "the trap"
     with pytest.raises(RecordRefused, match="NaN"):
         encode_data(event)
+
+
+@settings(deadline=None)
+@given(lists(events, max_size=5))
+def test_events_of_a_batch_are_encoded_like_single_ones(batch: list[Event]) -> None:
+    assert encode_events(batch) == [encode_data(event) for event in batch]
+
+
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        (Measured(value=math.nan), "NaN"),
+        (Anything(value=2**53), "record it as a string"),
+        (Anything(value=(1, 2)), "reads back as another value"),
+        (Limited(value=0), "Expected `int` >= 1"),
+        (ProtocolViolated(turn=0, kind="\ud800", detail=""), "surrogates not allowed"),
+    ],
+)
+def test_one_refused_event_is_found_in_a_batch(refused: Event, why: str) -> None:
+    others: list[Event] = [Anything(value="a\nb"), Measured(value=1.5)]
+    with pytest.raises(RecordRefused, match=f"{refused.TYPE}.*{why}"):
+        encode_events([others[0], refused, others[1]])
 
 
 @pytest.mark.parametrize("value", [{"deep": [1, math.nan]}, [[math.inf]]])
