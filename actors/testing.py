@@ -59,7 +59,10 @@ def accepted_sandbox(report: SandboxReport, allow_unsafe: bool) -> SandboxProbed
 
 
 def require_room(folder: Path, needed: int) -> None:
-    """Raises SafetyStop where less disk is free than the study declares."""
+    """Raises SafetyStop where less disk is free than the study declares. A folder that another
+    process has cleared away was on the disk of its parent."""
+    while not folder.exists():
+        folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise SafetyStop(
