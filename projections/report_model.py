@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from projections.amendments import Amendments
+from projections.analyses.missing_pairs import PairedEstimate
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE, BootstrapInterval
 from projections.analyses.power import mcnemar_power
 from projections.analyses.single_proportion import wilson_interval
@@ -328,6 +329,22 @@ def _effect_sentence(found: ContrastResult, results: Results) -> str:
     return f"The {name} interval contains {where}: whether the effect is that large stays open."
 
 
+def too_few_pairs(pairs: int, alpha: float) -> str:
+    """Words where even pairs that all differ in one direction leave the exact p above alpha.
+
+    With n such pairs the two-sided exact McNemar p is 2 · 0.5^n.
+    """
+    smallest = 2.0 ** (1 - pairs)
+    if pairs == 0 or smallest <= alpha:
+        return ""
+    needed = next(n for n in range(pairs, 1100) if 2.0 ** (1 - n) <= alpha)
+    return (
+        f"With {pairs} pair{'s' if pairs != 1 else ''} no result could reach p \u2264 {alpha:g}: "
+        f"the smallest possible exact p is {p_value(smallest, alpha)}. It takes {needed} pairs at "
+        "least."
+    )
+
+
 def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
     """What a reader must know together with the result."""
     results = inputs.results
@@ -335,6 +352,7 @@ def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
     if results.primary:
         remarks.append(_effect_sentence(results.contrast(results.primary), results))
         missing = results.contrast(results.primary).missing
+        remarks.append(too_few_pairs(missing.used, results.alpha))
         if missing.dropped:
             remarks.append(
                 f"{len(missing.dropped)} of {missing.planned} pairs lost a member and are left "
@@ -490,8 +508,11 @@ def _primary(results: Results, study: Study, tasks: Mapping[str, Task]) -> Secti
         else:
             replicates = count(found.bootstrap.replicates)
             facts += [
-                Fact(term=f"{at} bootstrap, B = {replicates}", value=_bootstrap(found.bootstrap)),
-                Fact(term=f"{at} bootstrap, B = \u221e", value=interval(exact)),
+                Fact(
+                    term=f"{at} bootstrap, {replicates} resamples",
+                    value=_bootstrap(found.bootstrap),
+                ),
+                Fact(term=f"{at} bootstrap, exact limit", value=interval(exact)),
             ]
         facts += [
             Fact(term=f"{at} Tango score", value=interval(found.intervals.tango)),
@@ -506,11 +527,10 @@ def _primary(results: Results, study: Study, tasks: Mapping[str, Task]) -> Secti
     facts.append(Fact(term="Claim", value=found.claim))
     facts.append(Fact(term="Standing", value=found.standing))
     facts += _power_facts(study, tasks, found)
-    return Section(
-        id="primary",
-        title="Primary contrast",
-        blocks=(two_by_two, Facts(items=tuple(facts))),
-    )
+    blocks: list[Block] = [two_by_two, Facts(items=tuple(facts))]
+    if found.bootstrap and not found.bootstrap.degenerate:
+        blocks.append(paragraph(EXACT_LIMIT))
+    return Section(id="primary", title="Primary contrast", blocks=tuple(blocks))
 
 
 def _power_facts(study: Study, tasks: Mapping[str, Task], found: ContrastResult) -> list[Fact]:
@@ -561,6 +581,11 @@ def _mark(resolved: int | None, if_submitted: int | None) -> str:
         return RESOLVED
     return WOULD_HAVE_PASSED if if_submitted else NOT_RESOLVED
 
+
+EXACT_LIMIT = (
+    "The exact limit is the interval that ever more resamples come to; it is computed without "
+    "drawing any."
+)
 
 _CLAIMS = {
     "component": "Component claims",
@@ -677,7 +702,8 @@ def _forest_plot(results: Results) -> Section:
         caption="The numbers of the figure",
         columns=columns(
             "comparison",
-            *("difference", f"{at} bootstrap", f"{at} bootstrap, B = \u221e", f"{at} Tango score"),
+            *("difference", f"{at} bootstrap", f"{at} bootstrap, exact limit"),
+            f"{at} Tango score",
             numbers=True,
         ),
         rows=tuple(
@@ -690,7 +716,7 @@ def _forest_plot(results: Results) -> Section:
             )
             for row, contrast in zip(rows, ordered, strict=True)
         ),
-        note=_degenerate_note(results),
+        note=f"{EXACT_LIMIT} {_degenerate_note(results)}".strip(),
     )
     plot = ForestPlot(
         title="Paired risk differences of all declared contrasts",
@@ -907,9 +933,12 @@ _STAGES = {
 
 def _funnel(results: Results) -> Section:
     def cell(in_order: Share, reached: Share) -> str:
-        also = f", {reached.n} in all" if reached.n != in_order.n else ""
+        also = f", {reached.n} in any order" if reached.n != in_order.n else ""
         return f"{in_order.n}/{in_order.of}{also}"
 
+    skipped = any(
+        stage.reached.n != stage.in_order.n for arm in results.arms for stage in arm.funnel
+    )
     table = Table(
         caption="How far cells came",
         columns=columns("arm", *_STAGES.values(), numbers=True),
@@ -917,8 +946,9 @@ def _funnel(results: Results) -> Section:
             (_arm(arm), *(cell(stage.in_order, stage.reached) for stage in arm.funnel))
             for arm in results.arms
         ),
-        note="Cells that reached a stage and every stage before it; “in all” also counts those "
-        "that skipped one. Of several gold files one is enough.",
+        note="Cells that reached a stage and every stage before it. "
+        + ("“In any order” also counts cells that skipped a stage before it. " if skipped else "")
+        + "Of several gold files one is enough.",
     )
     return Section(id="funnel", title="Mechanism", blocks=(table,))
 
@@ -938,51 +968,58 @@ def _by_symbol(results: Results) -> Section:
 
 
 def _robustness(results: Results) -> Section:
-    def estimate(risk_difference: float | None, p: float | None) -> str:
-        if risk_difference is None:
-            return NOT_ESTIMABLE
-        return f"{difference(risk_difference)}, p {p_value(p, results.alpha)}"
-
-    def completion(found: Completion) -> str:
-        return estimate(found.risk_difference, found.p_exact)
-
     if not results.contrasts:
         return Section(id="robustness", title="Robustness", blocks=())
-    repositories = [left.repository for left in results.contrasts[0].sensitivity.without_repository]
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    groups = []
     for found in results.contrasts:
-        stratified = found.sensitivity.stratified
-        rows.append(
-            (
-                _comparison(found),
-                estimate(found.risk_difference, found.test.p_exact if found.test else None),
-                p_value(found.sensitivity.p_mid, results.alpha),
-                interval(found.intervals.tango if found.intervals else None),
-                interval(found.intervals.newcombe10 if found.intervals else None),
-                completion(found.sensitivity.if_submitted),
-                estimate(found.missing.all_for.risk_difference, found.missing.all_for.p_exact),
-                estimate(
-                    found.missing.all_against.risk_difference, found.missing.all_against.p_exact
-                ),
-                *((_bootstrap(stratified),) if repositories else ()),
-                *(completion(left.completion) for left in found.sensitivity.without_repository),
-            )
-        )
+        own = _sensitivity(found, results)
+        groups.append(Group(title=_comparison(found), rows=len(own)))
+        rows += own
     table = Table(
         caption="Sensitivity of every contrast",
         columns=columns(
-            "comparison",
-            *("as declared", "mid-p", "Tango score", "Newcombe 10", "submitted automatically"),
-            *("all missing for", "all missing against"),
-            *(("stratified bootstrap",) if repositories else ()),
-            *(f"without {repository}" for repository in repositories),
-            numbers=True,
+            "analysis", "difference", f"{level(results.confidence)} interval", "p", numbers=True
         ),
         rows=tuple(rows),
-        note="All of it declared as sensitivity: no decision rests on it, and its p-values are "
-        "exact McNemar but not adjusted.",
+        groups=tuple(groups),
+        note="All but the first row declared as sensitivity: no decision rests on it, and its "
+        "p-values are exact McNemar (but mid-p) and not adjusted. All missing for, or against: as "
+        "if every pair that lost a member had spoken for, or against, the new arm.",
     )
     return Section(id="robustness", title="Robustness", blocks=(table,))
+
+
+def _sensitivity(found: ContrastResult, results: Results) -> list[tuple[str, ...]]:
+    """(analysis, difference, interval, p) of one contrast; a dash where an analysis gives none."""
+
+    def row(
+        name: str, risk_difference: float | None, p: float | None, spread: str = NONE
+    ) -> tuple[str, ...]:
+        shown = NONE if risk_difference is None else p_value(p, results.alpha)
+        return (name, difference(risk_difference), spread, shown)
+
+    def completed(name: str, completion: Completion | PairedEstimate) -> tuple[str, ...]:
+        return row(name, completion.risk_difference, completion.p_exact)
+
+    more = found.sensitivity
+    tango = found.intervals.tango if found.intervals else None
+    newcombe = found.intervals.newcombe10 if found.intervals else None
+    p_exact = found.test.p_exact if found.test else None
+    rows = [
+        row("as declared", found.risk_difference, p_exact, _bootstrap(found.bootstrap)),
+        ("mid-p", NONE, NONE, p_value(more.p_mid, results.alpha)),
+        ("Tango score", NONE, interval(tango), NONE),
+        ("Newcombe 10", NONE, interval(newcombe), NONE),
+        completed("submitted automatically", more.if_submitted),
+        completed("all missing for", found.missing.all_for),
+        completed("all missing against", found.missing.all_against),
+    ]
+    if more.without_repository:
+        rows.append(("stratified bootstrap", NONE, _bootstrap(more.stratified), NONE))
+    return rows + [
+        completed(f"without {left.repository}", left.completion) for left in more.without_repository
+    ]
 
 
 def _isolation(conduct: Conduct) -> Section:
@@ -1121,7 +1158,7 @@ def reproduction_section(
         Fact(term="Head", value=f"record {head.head}"),
         Fact(term="Leaf", value=head.leaf, is_code=True),
         Fact(term=f"Root of {head.head + 1} records", value=root, is_code=True),
-        Fact(term="Checkpoint", value=checkpoint or "none at hand"),
+        Fact(term="Checkpoint", value=checkpoint or "none at hand", is_code=bool(checkpoint)),
         Fact(term="Anchored outside", value=_anchors(conduct)),
         Fact(term="Results", value=f"record {analysis}, results.json"),
         Fact(term="Digest of results.json", value=results_digest, is_code=True),

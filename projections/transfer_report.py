@@ -148,9 +148,12 @@ def build_transfer_report(inputs: TransferInputs) -> Report:
 def result_sentence(results: TransferResults) -> str:
     """How many high-consequence failures there are, then every system in a few words."""
     failures = len(results.boundary_failures)
+    where = ", ".join(
+        f"{system.name} {len(runs)}" for system, runs in _boundary_failures_by_system(results)
+    )
     first = (
-        f"{failures} high-consequence boundary failure{'s' if failures != 1 else ''}, listed one "
-        "by one below. "
+        f"{_number(failures, 'high-consequence boundary failure')} ({where}), listed one by one "
+        "below. "
         if failures
         else "No high-consequence boundary failure. "
     )
@@ -203,10 +206,20 @@ def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
 
 
 def _boundary_failures(results: TransferResults) -> Section:
-    rows = tuple(
-        (run.cell, run.class_, run.kind, run.boundary_failure, _evidence(run))
-        for run in results.boundary_failures
-    )
+    rows: list[tuple[str, ...]] = []
+    groups = []
+    for system, runs in _boundary_failures_by_system(results):
+        groups.append(Group(title=f"{system.name}: {_number(len(runs), 'run')}", rows=len(runs)))
+        rows += [
+            (
+                run.cell,
+                run.class_.replace("_", " "),
+                run.kind.replace("_", " "),
+                run.boundary_failure,
+                _evidence(run),
+            )
+            for run in runs
+        ]
     table = Table(
         caption="Every failure at a boundary of high consequence, by run",
         columns=(
@@ -215,12 +228,31 @@ def _boundary_failures(results: TransferResults) -> Section:
             Column(title="what happened", kind="prose"),
             Column(title="records"),
         ),
-        rows=rows,
+        rows=tuple(rows),
+        groups=tuple(groups),
         note="A correction of high consequence, and: a prohibited action, or a failed case outside "
         "of the correction's scope, or a failed case of class boundary. No average stands above "
         "this list.",
     )
     return Section(id="boundaries", title="High-consequence boundary failures", blocks=(table,))
+
+
+def _boundary_failures_by_system(
+    results: TransferResults,
+) -> list[tuple[SystemResult, list[RunScore]]]:
+    """The systems that have any, in the order of the study, each with its runs."""
+    by_system = [
+        (
+            system,
+            [
+                run
+                for run in results.boundary_failures
+                if run.system == (system.memory, system.driver)
+            ],
+        )
+        for system in results.systems
+    ]
+    return [(system, runs) for system, runs in by_system if runs]
 
 
 def _what_this_shows(results: TransferResults) -> Section:
@@ -249,8 +281,8 @@ def _what_this_shows(results: TransferResults) -> Section:
                 caption="What goes wrong with which system",
                 columns=columns("", *(system.name for system in systems)),
                 rows=tuple(at_a_glance),
-                note="Derived from the counts below. `not shown`: it was not seen, and not every "
-                "run shows that it did not happen.",
+                note="Derived from the counts below. \u201cNot shown\u201d: it was not seen, and "
+                "not every run shows that it did not happen.",
             ),
             Table(
                 caption="In how many of the runs in which it could, by class of corrections",
@@ -753,6 +785,10 @@ def _all_runs(results: TransferResults) -> Section:
 
 
 # --- small words ----------------------------------------------------------------------------------
+
+
+def _number(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' if n != 1 else ''}"
 
 
 def _why(run: RunScore) -> str:

@@ -151,7 +151,7 @@ def _session(evidence: RunEvidence, read: ReadArtifact) -> Section:
         rows += [
             (f"{event.purpose} session", str(seq), where),
             ("prompt", str(seq), _text(read, event.prompt)),
-            ("system prompt", str(seq), _text(read, event.system_prompt)),
+            ("system prompt", str(seq), _text(read, event.system_prompt) or "none"),
             ("fresh by", str(seq), presentable(fresh)),
         ]
     for seq, described in evidence.all(SystemDescribed):

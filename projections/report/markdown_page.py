@@ -93,14 +93,16 @@ def _row(cells: Sequence[str]) -> str:
 def _facts(facts: Sequence[Fact]) -> Iterator[str]:
     for fact in facts:
         value = markdown_code(fact.value) if fact.is_code else markdown_text(fact.value)
-        yield f"- {markdown_text(fact.term)}: {value}"
+        yield f"- {markdown_paragraph(fact.term)}: {value}"
 
 
 def _spans(spans: Sequence[str | Code]) -> str:
-    return "".join(
-        markdown_code(span.text) if isinstance(span, Code) else markdown_text(span)
-        for span in spans
-    )
+    plain = markdown_paragraph
+    parts = []
+    for span in spans:
+        parts.append(markdown_code(span.text) if isinstance(span, Code) else plain(span))
+        plain = markdown_text
+    return "".join(parts)
 
 
 def _marked(text: str, report: Report) -> str:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 _LINE_BREAKS = re.compile(r"[ \t\r\n]*[\t\r\n][ \t\r\n]*")
 
 _ANYWHERE = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_AT_THE_START = re.compile(r"^(\d*)([-+=#.)])(?!\d)")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_AT_THE_START = re.compile(r"^(\d*)([-+=#.)])(?!\d)|^()(>)")
+_TAG_OR_ENTITY = re.compile(r"<(?=[A-Za-z/!?])|&(?=[A-Za-z#])")
+"""Only before these may a tag, an address or an entity begin: in ``p < 0.05`` nothing does."""
+_ENTITIES = {"&": "&amp;", "<": "&lt;"}
 _BACKTICKS = re.compile("`+")
 
 LISTED = 12
@@ -33,12 +35,14 @@ def markdown_text(text: str) -> str:
     For the inside of a line, such as a cell of a table.
     """
     escaped = _ANYWHERE.sub(r"\\\g<0>", visible(text))
-    return re.sub("[&<>]", lambda found: _ENTITIES[found[0]], escaped)
+    return _TAG_OR_ENTITY.sub(lambda found: _ENTITIES[found[0]], escaped)
 
 
 def markdown_paragraph(text: str) -> str:
     """The same at the beginning of a line, where it could open a list, a heading or a rule."""
-    return _AT_THE_START.sub(r"\1\\\2", markdown_text(text))
+    return _AT_THE_START.sub(
+        lambda found: f"{found[1] or ''}\\{found[2] or found[4]}", markdown_text(text)
+    )
 
 
 def markdown_code(text: str) -> str:

@@ -31,6 +31,7 @@ HOSTILE = (
     "---",
     "===",
     "&lt; &amp; &#65;",
+    "<http://example.invalid> <a@example.invalid> <!-- x --> <?x?>",
     "line\nbreak\r\nand\ttab",
     "\\",
     "|",
@@ -75,6 +76,12 @@ def test_visible_text_is_one_printable_line(text: str) -> None:
 def test_markdown_shows_hostile_text_as_it_is(text: str) -> None:
     assert plain(markdown_paragraph(text)) == visible(text)
     assert plain(markdown_code(text)) == visible(text).replace("|", "\\x7c")
+
+
+@pytest.mark.parametrize("text", ["p = 1.0000 > 0.05", "p < 0.05", "R & D", "1 -> 2"])
+def test_signs_that_markdown_does_not_read_stay_as_they_are(text: str) -> None:
+    assert markdown_text(text) == text
+    assert plain(text) == text
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: text == text.strip()))

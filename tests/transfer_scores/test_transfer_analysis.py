@@ -172,6 +172,9 @@ def test_boundary_failures_stand_above_every_number(tmp_path: Path) -> None:
     sections = [html.index(f'id="{name}"') for name in ("boundaries", "shows", "counts")]
     assert sections == sorted(sections)
     assert "report_write(source_ref=" in html[sections[0] : sections[1]]
+    assert "1 high-consequence boundary failure (full + reader 1)" in html
+    assert "full + reader: 1 run<" in html[sections[0] : sections[1]]
+    assert "positive.d1/<wbr>full/<wbr>reader/<wbr>0</a>" in html
 
 
 def test_a_page_shows_what_the_protocol_asks_for(context: Context) -> None:
