@@ -324,8 +324,8 @@ def inspect_outcomes(work: Work) -> Done:
             'this study grades at the end ([grading] when = "end"): outcomes do not exist before '
             f"its last cell ({left} cells to go, then grading)"
         )
-    graded = sum(cell.status == "graded" for cell in progress.cells.values())
-    return Done([NewEvent(STUDY_STREAM, OutcomesInspected(reason=command.reason, graded=graded))])
+    known = progress.with_outcome()
+    return Done([NewEvent(STUDY_STREAM, OutcomesInspected(reason=command.reason, graded=known))])
 
 
 def start_run(work: Work) -> Done:

@@ -3,7 +3,8 @@
 ``ledgers/``    which key belongs to the ledger at a path: written when a checkpoint of it is signed
                 there, when it is imported under a given key, or when it is verified for the first
                 time under the user's own key
-``last-seen/``  by key, the largest size that was signed here or found sound, and its root
+``last-seen/``  by key, the largest size that was signed here or found sound, and its root: in
+                ``KEY.json`` what was synced, in ``KEY.unsynced.json`` what a loss of power may take
 
 With these an older copy that is put back, another ledger in the old one's place, and a history that
 was rewritten and signed again with the right key are found without any outside anchor. Both are
@@ -51,22 +52,22 @@ class KnownLedger(Value):
 
 def recall(home: Path, key: VerifierKey) -> LastSeen | None:
     """What was seen under this key before. Raises Unfinished for a damaged file."""
-    seen = _read(seen_file(home, key), LastSeen)
-    return seen if seen is not None and seen.key == str(key) else None
+    return _largest(home, key)[1]
 
 
 def remember(home: Path, key: VerifierKey, size: int, root: bytes, durable: bool = True) -> None:
     """Keep the tree that has just been signed or verified, unless a larger one was seen
     meanwhile.
 
-    Without ``durable`` it costs no sync; a loss of power may take the newest state away, and the
-    signed note in the study is not lost with it.
+    Without ``durable`` it costs no sync; a loss of power may take the newest state away, but never
+    one that was synced, and the signed note in the study is not lost with it.
     """
     with _locked(home / "last-seen"):
-        before = recall(home, key)
+        synced, unsynced = _seen_files(home, key)
+        before = _seen_in(synced, key) if durable else recall(home, key)
         if before is None or before.size < size:
             state = LastSeen(key=str(key), size=size, root=root.hex())
-            _write(seen_file(home, key), state, durable)
+            _write(synced if durable else unsynced, state, durable)
 
 
 def known_ledger(home: Path, path: Path) -> KnownLedger | None:
@@ -103,7 +104,28 @@ def live_ledgers(home: Path, key: VerifierKey) -> list[Path]:
 
 
 def seen_file(home: Path, key: VerifierKey) -> Path:
-    return home / "last-seen" / f"{sha256(str(key).encode()).hexdigest()[:32]}.json"
+    """The file that says what ``recall`` returns."""
+    return _largest(home, key)[0]
+
+
+def _largest(home: Path, key: VerifierKey) -> tuple[Path, LastSeen | None]:
+    synced, unsynced = _seen_files(home, key)
+    kept, recent = _seen_in(synced, key), _seen_in(unsynced, key)
+    if recent is not None and (kept is None or kept.size < recent.size):
+        return unsynced, recent
+    return synced, kept
+
+
+def _seen_in(file: Path, key: VerifierKey) -> LastSeen | None:
+    seen = _read(file, LastSeen)
+    return seen if seen is not None and seen.key == str(key) else None
+
+
+def _seen_files(home: Path, key: VerifierKey) -> tuple[Path, Path]:
+    """Where the synced state is, and the one that is not: a rename of what is not synced over what
+    is would put both at risk."""
+    name = sha256(str(key).encode()).hexdigest()[:32]
+    return home / "last-seen" / f"{name}.json", home / "last-seen" / f"{name}.unsynced.json"
 
 
 def _ledger_file(home: Path, path: Path) -> Path:

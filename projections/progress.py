@@ -243,6 +243,13 @@ class Progress:
     def graded(self) -> int:
         return sum(cell.status in ("graded", "void") for cell in self.cells.values())
 
+    def with_outcome(self) -> int:
+        """Cells whose outcome there is to see: graded ones; of a transfer study, whose verdicts are
+        projections, runs that ended and are not void."""
+        if self.is_graded:
+            return sum(cell.status == "graded" for cell in self.cells.values())
+        return sum(cell.status == "ended" and cell.ended != "void" for cell in self.cells.values())
+
     def done_cells(self) -> int:
         return sum(not self.needs_run(cell) for cell in self.cells.values())
 

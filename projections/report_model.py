@@ -400,7 +400,7 @@ def deviations_section(
             Deviation(
                 what="outcomes inspected",
                 records=(row["seq"],),
-                detail=f"{row['graded']} graded cells: {row['reason']}",
+                detail=f"{row['graded']} cells with an outcome: {row['reason']}",
             )
             for row in amendments.tables()["inspections"]
         ),

@@ -18,11 +18,13 @@ from schemas.events.study import (
     StudyFrozen,
     TasksFrozen,
 )
+from schemas.events.transfer import CaseFinished
 from schemas.study_file import parse_study
+from schemas.transfer_study import TransferStudy
 
 
 class InspectionAudit:
-    """Knows that a cell is graded, never how."""
+    """Knows that a cell is graded, or a run of a transfer study observed, never how."""
 
     NAME: ClassVar[str] = "inspections"
     QUESTION: ClassVar[str] = (
@@ -37,6 +39,7 @@ class InspectionAudit:
         TurnStarted,
         CellGraded,
         CellVoided,
+        CaseFinished,
         StudyCompleted,
         OutcomesInspected,
         AnalysisCompleted,
@@ -51,6 +54,8 @@ class InspectionAudit:
         self._completed = False
         self._first_grade: int | None = None
         self._graded: set[str] = set()
+        self._is_transfer = False
+        self._observed: set[str] = set()
         self._inspections = self._shown = 0
 
     def apply(self, fact: Fact) -> None:
@@ -64,19 +69,26 @@ class InspectionAudit:
                 self._graded.add(fact.stream)
             case CellVoided():
                 self._graded.discard(fact.stream)
+            case CaseFinished(ended=ended) if ended != "void":
+                self._observed.add(fact.stream)
             case OutcomesInspected():
                 self._inspections += 1
-                self._findings.note(fact.seq, f"{event.graded} graded cells: {event.reason}")
+                self._findings.note(fact.seq, f"{event.graded} {self._cells}: {event.reason}")
             case AnalysisCompleted() | ReportWritten():
                 self._shown += 1
+
+    @property
+    def _cells(self) -> str:
+        return "observed runs" if self._is_transfer else "graded cells"
 
     def _problems(self, event: Event, stream: str) -> Iterator[str]:
         match event:
             case TasksFrozen() | PlanPrepared() | StudyFrozen():
                 if isinstance(event, StudyFrozen):
                     self._frozen = True
-                    grading = parse_study(self._read(event.study)).grading
-                    self._grades_at_end = grading.when == "end"
+                    study = parse_study(self._read(event.study))
+                    self._is_transfer = isinstance(study, TransferStudy)
+                    self._grades_at_end = study.grading.when == "end"
                 if self._first_grade is not None:
                     yield f"{event.TYPE} after outcomes existed (record {self._first_grade})"
             case CellStarted() | TurnStarted():
@@ -89,8 +101,9 @@ class InspectionAudit:
                     yield "outcomes were inspected before the study was frozen"
                 elif self._grades_at_end and not self._completed:
                     yield "outcomes were inspected before the study was complete"
-                if event.graded != len(self._graded):
-                    yield f"counts {event.graded} graded cells; there were {len(self._graded)}"
+                known = len(self._observed if self._is_transfer else self._graded)
+                if event.graded != known:
+                    yield f"counts {event.graded} {self._cells}; there were {known}"
             case AnalysisCompleted() | ReportWritten():
                 if not self._inspections:
                     yield f"{event.TYPE} without an inspection before it"

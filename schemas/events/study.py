@@ -103,7 +103,14 @@ class OutcomesInspected(Event):
 
     TYPE: ClassVar[str] = "outcomes.inspected.v1"
     reason: Annotated[str, Meta(description="why, in the words of who asked")]
-    graded: Annotated[int, Meta(ge=0, description="cells graded at that moment")]
+    graded: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="cells with an outcome at that moment: graded; of a transfer study "
+            "observed, since its verdicts are projections",
+        ),
+    ]
 
 
 class AnalysisCompleted(Event):

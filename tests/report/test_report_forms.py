@@ -360,7 +360,9 @@ def test_deviations_are_named_with_their_records(make: Make) -> None:
         "wording was corrected |"
     ) in section
     assert f"| cell voided | {seqs['cell.voided.v1']} | R001-001/H000/M003/0: its gold" in section
-    assert f"| {seqs['outcomes.inspected.v1']} | 12 graded cells: a second look |" in section
+    assert (
+        f"| {seqs['outcomes.inspected.v1']} | 12 cells with an outcome: a second look |" in section
+    )
     assert section.count("| cell run again after an infrastructure failure |") == 2
     assert "Exploratory amendments after the first cell: 1" in markdown.split("## Deviations")[0]
     assert "the wording was corrected" in reported(study)["PROTOCOL_AMENDMENTS.md"].decode()

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from ledger.cli import transfer_repair
 from ledger.errors import Refused, Usage
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from projections.report_model import run_page
 from schemas.events.transfer import RepairChanged, RepairClosed, TransferScored
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
 
@@ -108,6 +109,9 @@ def analysed(ran: StudyOnDisk, tmp_path_factory: pytest.TempPathFactory) -> Stud
     assert isinstance(refused, Refused) and "no inspection is recorded" in str(refused)
     done = study.ledger_command("analyze", "--reason", "as planned")
     assert done.status == 0, done.err
+    inspected = study.ledger_command("query", "SELECT graded FROM inspections", "--json")
+    assert inspected.json["rows"] == [{"graded": 28}]
+    assert study.ledger_command("audit", "inspections").status == 0
     assert "not a validated standard" in done.out
     assert "full + reader" in done.out
     return study
@@ -136,7 +140,7 @@ def test_the_report_ends_with_status_8_where_a_threshold_is_missed(analysed: Stu
     folder = Path(reported.json["folder"])
     assert len(list((folder / "runs").iterdir())) == reported.json["pages"] == 28
     page = (folder / "report.html").read_text()
-    assert OVER_APPLIED in page and "over-applies" in page
+    assert run_page(OVER_APPLIED) in page and "over-applies" in page
     assert (folder / "runs.csv").read_text().count("\n") == 29
 
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
 from ledger.errors import Refused, Unfinished, Usage
-from ledger.last_seen import known_ledger, recall, remember, remember_ledger
+from ledger.last_seen import known_ledger, recall, remember, remember_ledger, seen_file
 from ledger.signing_keys import (
     KEY_FILE,
     VerifierKey,
@@ -147,6 +147,35 @@ def test_what_a_loss_of_power_leaves_of_it_is_as_nothing(tmp_path: Path) -> None
     assert seen is not None and seen.size == 7
     file.write_bytes(b"")
     assert recall(tmp_path, key) is None
+
+
+@pytest.mark.parametrize("left", [b"", bytes(120), None], ids=["empty", "zeros", "no name"])
+def test_a_loss_of_power_takes_nothing_that_was_synced(tmp_path: Path, left: bytes | None) -> None:
+    key = load_or_create_signing_key(tmp_path).verifier("a/b")
+    remember(tmp_path, key, 7, b"\x07" * 32)
+    synced = set((tmp_path / "last-seen").iterdir())
+    remember(tmp_path, key, 9, b"\x09" * 32, durable=False)
+    seen = recall(tmp_path, key)
+    assert seen is not None and (seen.size, seen.root) == (9, "09" * 32)
+    (unsynced,) = set((tmp_path / "last-seen").iterdir()) - synced
+    assert seen_file(tmp_path, key) == unsynced
+    if left is None:
+        unsynced.unlink()
+    else:
+        unsynced.write_bytes(left)
+    seen = recall(tmp_path, key)
+    assert seen is not None and (seen.size, seen.root) == (7, "07" * 32)
+    assert {seen_file(tmp_path, key)} == synced
+
+
+def test_what_was_seen_unsynced_is_synced_when_it_is_seen_again(tmp_path: Path) -> None:
+    key = load_or_create_signing_key(tmp_path).verifier("a/b")
+    remember(tmp_path, key, 7, b"\x07" * 32, durable=False)
+    (unsynced,) = (tmp_path / "last-seen").iterdir()
+    remember(tmp_path, key, 7, b"\x07" * 32)
+    unsynced.unlink()
+    seen = recall(tmp_path, key)
+    assert seen is not None and seen.size == 7
 
 
 def test_damaged_state_says_what_to_do(tmp_path: Path) -> None:
