@@ -7,6 +7,7 @@ recorded and stops the run with status 6 and the words a person needs.
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -93,6 +94,9 @@ class ModelServerActor:
         self._server = server
         self._sleep = sleep
         self._stream = server_stream(study.server.kind)
+        self._residency: Literal["checked", "unobserved"] = (
+            "checked" if "residency_control" in server.capabilities else "unobserved"
+        )
         self._residency_known = False
 
     # ---- residency ---------------------------------------------------------------------------
@@ -103,7 +107,7 @@ class ModelServerActor:
         model = self._study.model(command.model)
         try:
             self._reconcile(work)
-            resident = self._residency(work)
+            resident = self._logged(work)
             loaded_now = any(
                 isinstance(fact.event, ModelLoaded) and fact.cause == work.command_id
                 for fact in work.facts(self._stream)
@@ -119,7 +123,7 @@ class ModelServerActor:
         """Unload what is resident; the study goes on without a model."""
         try:
             self._reconcile(work)
-            self._unload(work, self._residency(work))
+            self._unload(work, self._logged(work))
         except ModelServerError as error:
             raise self._mismatch(work, "", error) from error
         return Done(requests=[ContinueStudy()])
@@ -130,7 +134,7 @@ class ModelServerActor:
             return AdvanceCell(cell=cell)
         return AdvanceSession(cell=cell)
 
-    def _residency(self, work: Work) -> Residency:
+    def _logged(self, work: Work) -> Residency:
         return fold(Residency(), work.facts(self._stream))
 
     def _reconcile(self, work: Work) -> None:
@@ -138,7 +142,12 @@ class ModelServerActor:
         the middle of a load or an unload is settled here, by looking, never by assuming."""
         if self._residency_known:
             return
-        logged = self._residency(work)
+        logged = self._logged(work)
+        if self._residency == "unobserved":
+            # Nothing shows what is in memory: a new process looks at the listing again.
+            self._unload(work, logged)
+            self._residency_known = True
+            return
         seen = self._server.residents()
         self._require_kind(seen.simulated, seen.evidence)
         evidence = self._keep(work, seen.evidence)
@@ -193,6 +202,7 @@ class ModelServerActor:
                         duration_ns=loaded.duration_ns,
                         simulated=loaded.simulated,
                         evidence=self._keep(work, loaded.evidence),
+                        residency=self._residency,
                     ),
                 )
             ]
@@ -212,6 +222,7 @@ class ModelServerActor:
                         instance=resident.instance,
                         duration_ns=unloaded.duration_ns,
                         evidence=self._keep(work, unloaded.evidence),
+                        residency=self._residency,
                     ),
                 )
             ]
@@ -284,7 +295,7 @@ class ModelServerActor:
         while True:
             try:
                 self._reconcile(work)
-                if not self._residency(work).instance:
+                if not self._logged(work).instance:
                     # The server was restarted in the middle of the cell: load again, then ask.
                     if abandoned:
                         work.commit(abandoned)
@@ -292,7 +303,7 @@ class ModelServerActor:
                     self._load(work, self._study.model(command.model))
             except ModelServerError as error:
                 raise self._mismatch(work, command.model, error) from error
-            instance = self._residency(work).instance
+            instance = self._logged(work).instance
             begin = TurnStarted(
                 turn=command.turn, attempt=attempt, request=command.request, instance=instance
             )

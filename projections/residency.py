@@ -1,4 +1,7 @@
-"""Residency: which model is in memory by the log, every load and unload, and their time."""
+"""Residency: which model is in memory by the log, every load and unload, and their time.
+
+A server that shows no memory adds nothing to what is resident: there it is not observed.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,7 +61,8 @@ class Residency:
                 return
             case ModelLoaded():
                 self.model, self.instance, self.loading = event.model, event.instance, ""
-                self._instances.add(event.instance)
+                if event.residency == "checked":
+                    self._instances.add(event.instance)
                 self._add(fact.seq, "loaded", event.model, event.instance, event.duration_ns)
             case ModelUnloaded():
                 self.model = self.instance = self.loading = ""

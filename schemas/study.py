@@ -182,7 +182,7 @@ class Model(Value):
     key: Annotated[str, Meta(min_length=1, description="the server's model key")]
     variant: Annotated[str, Meta(min_length=1, description="key@variant that must be selected")]
     quantization: Annotated[str, Meta(description="as the server names it")]
-    format: Annotated[Literal["gguf", "mlx"], Meta(description="of its weights")]
+    format: Annotated[Literal["gguf", "mlx", "safetensors"], Meta(description="of its weights")]
     context_length: Annotated[Positive, Meta(description="tokens that it is loaded with")]
     max_context_length: Annotated[Positive, Meta(description="tokens that it could be loaded with")]
     reasoning: Annotated[
@@ -203,8 +203,12 @@ class Server(Value):
     """The model server of the study."""
 
     kind: Annotated[
-        Literal["lmstudio", "stand_in"],
-        Meta(description="`stand_in` starts the simulated LM Studio; only with simulated = true"),
+        Literal["lmstudio", "stand_in", "openai", "llamacpp"],
+        Meta(
+            description="`stand_in` starts the simulated LM Studio, only with simulated = true; "
+            "`openai`: any server of that form (Ollama, vLLM), and `llamacpp`: in this process, "
+            'extra real-model; both only with kind = "transfer"'
+        ),
     ] = "lmstudio"
     url: Annotated[
         str,
@@ -212,8 +216,15 @@ class Server(Value):
             pattern=rf"^http://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{{1,5}}{END}",
             description='host and port, like "http://127.0.0.1:1234"',
         ),
-        Meta(description="where it answers; `stand_in` finds a port itself"),
+        Meta(description="where it answers; `stand_in` and `llamacpp` find a port themselves"),
     ] = "http://127.0.0.1:1234"
+    weights: Annotated[
+        str,
+        Meta(
+            description="GGUF file of `llamacpp`, a path of this machine; empty: the model that "
+            "comes with the extra real-model. Its SHA-256 stands in the model's `files`"
+        ),
+    ] = ""
     lms: Annotated[str, Meta(description="the LM Studio command line tool")] = "lms"
     first_token_s: Annotated[
         Seconds, Meta(description="seconds without a first token until the turn timed out")
@@ -408,6 +419,12 @@ def check_study(study: Study, refuse: Refuse) -> None:
     if sum(contrast.primary for contrast in study.contrasts) > 1:
         refuse("contrasts", "at most one contrast is primary")
     check_server(study.server, study.models, study.simulated, refuse)
+    if study.server.kind in ("openai", "llamacpp"):
+        refuse(
+            "server.kind",
+            f"{study.server.kind!r}: a study of repairs compares models one at a time, by native "
+            'tool calls, on a server that shows what is in its memory: "lmstudio"',
+        )
     if study.preregistered and study.grading.when != "end":
         refuse("grading.when", 'a preregistered study grades at the "end"')
     _check_paths(study, refuse)
@@ -434,6 +451,17 @@ def check_server(server: Server, models: Sequence[Model], simulated: bool, refus
         refuse("server.kind", '"stand_in" goes with `simulated = true`, and only with it')
     if int(server.url.rpartition(":")[2]) > MAX_PORT:
         refuse("server.url", f"{server.url}: a port is at most {MAX_PORT}")
+    if server.weights and server.kind != "llamacpp":
+        refuse("server.weights", 'goes with `kind = "llamacpp"`, and only with it')
+    if server.kind == "llamacpp":
+        if len(models) != 1:
+            refuse("models", '"llamacpp" serves one file of weights: declare one model')
+        if len(models[0].files) != 1 or models[0].format != "gguf":
+            refuse(
+                "models[0].files",
+                'names the one GGUF file and its SHA-256, like { "model.gguf" = "…" }: that is the '
+                'identity of a model of "llamacpp"',
+            )
 
 
 def _check_paths(study: Study, refuse: Refuse) -> None:

@@ -52,7 +52,8 @@ class Identity(Value):
     """The selected variant (``key@variant``), or the key itself where a model has no variants."""
     format: str | None
     quantization: str | None
-    max_context_length: int
+    max_context_length: int | None
+    """None where the server does not say."""
     reasoning: tuple[str, ...]
     """Allowed reasoning settings; empty where the server exposes none."""
 
@@ -201,7 +202,8 @@ class ModelServer(Protocol):
         ...
 
     def load(self, spec: Model) -> Loaded:
-        """Load ``spec`` as the only resident. A failure that leaves an instance behind names it
+        """Load ``spec`` as the only resident (without ``residency_control``: look that it can be
+        asked). A failure that leaves an instance behind names it
         in ``error.instance_id``."""
         ...
 

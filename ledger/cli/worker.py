@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +15,12 @@ from ledger.cli.options import study_option
 from ledger.cli.printable import printable
 from ledger.clock import new_id
 from ledger.errors import LedgerError, Refused, Usage
+from schemas.study import Server
 from schemas.transfer_study import TransferStudy
+
+if TYPE_CHECKING:
+    from actors.servers.contract import ModelServer
+    from actors.servers.http_model_server import Limits
 
 
 @click.command("worker")
@@ -76,22 +82,13 @@ def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -
         handlers = {**handlers, commands.ContinueStudy: Scheduler().continue_study}
     if "model_server" in roles:
         from actors.model_server import ModelServerActor
-        from actors.servers.lmstudio import Limits, LMStudio
+        from actors.servers.http_model_server import Limits
 
         declared = study.server
-        if declared.kind == "stand_in" and not server_url:
-            from actors.rehearsal.stand_in_process import running_stand_in
-
-            server_url, lms = running_stand_in(context.directory.run / "stand_in")
         limits = Limits(
             first_token_s=float(declared.first_token_s), progress_s=float(declared.progress_s)
         )
-        server = LMStudio(
-            server_url or declared.url,
-            [lms or declared.lms],
-            limits,
-            os.environ.get("LM_API_TOKEN"),
-        )
+        server = _model_server(context, declared, limits, server_url, lms)
         actor = ModelServerActor(study, server)
         handlers = {
             **handlers,
@@ -123,6 +120,28 @@ def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -
             commands.CheckGold: grader.check_gold,
         }
     return handlers
+
+
+def _model_server(
+    context: Context, declared: Server, limits: "Limits", server_url: str, lms: str
+) -> "ModelServer":
+    """The adapter of the study's kind of server."""
+    token = os.environ.get("LM_API_TOKEN")
+    if declared.kind == "llamacpp":
+        from actors.servers.llamacpp import LlamaCpp
+
+        return LlamaCpp(Path(declared.weights) if declared.weights else None, limits)
+    if declared.kind == "openai":
+        from actors.servers.openai import OpenAICompatible
+
+        return OpenAICompatible(server_url or declared.url, limits, token)
+    from actors.servers.lmstudio import LMStudio
+
+    if declared.kind == "stand_in" and not server_url:
+        from actors.rehearsal.stand_in_process import running_stand_in
+
+        server_url, lms = running_stand_in(context.directory.run / "stand_in")
+    return LMStudio(server_url or declared.url, [lms or declared.lms], limits, token)
 
 
 def _end_with_supervisor() -> None:

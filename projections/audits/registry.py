@@ -28,7 +28,7 @@ AUDITS: Mapping[type[Audit], Callable[[ReadArtifact], Audit]] = {
     LeakProbeAudit: LeakProbeAudit,
     IdentityAudit: IdentityAudit,
     CompletenessAudit: CompletenessAudit,
-    ResidencyAudit: lambda read: ResidencyAudit(),
+    ResidencyAudit: ResidencyAudit,
     BudgetAudit: BudgetAudit,
     RetryAudit: RetryAudit,
     TransferAudit: TransferAudit,

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from ledger.log import Fact
 from projections.audits.finding import Findings, Verdict
+from projections.fold import ReadArtifact
 from schemas.base import Event
 from schemas.events.cell import TurnAnswered, TurnStarted
 from schemas.events.server import (
@@ -15,8 +16,10 @@ from schemas.events.server import (
     ServerChecked,
     ServerMismatched,
 )
-from schemas.events.study import StudyFrozen
+from schemas.events.study import AmendmentRecorded, StudyFrozen
 from schemas.identifiers import parse_cell_id
+from schemas.study_file import parse_study
+from schemas.transfer_study import TransferStudy
 
 
 class ResidencyAudit:
@@ -28,6 +31,7 @@ class ResidencyAudit:
     )
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         StudyFrozen,
+        AmendmentRecorded,
         ServerChecked,
         ModelLoadStarted,
         ModelLoaded,
@@ -38,26 +42,33 @@ class ResidencyAudit:
         TurnAnswered,
     )
 
-    def __init__(self) -> None:
+    def __init__(self, read: ReadArtifact) -> None:
+        self._read = read
         self._findings = Findings(self.NAME)
         self._resident: dict[str, str] = {}
         """Model by instance."""
         self._loading = ""
         self._simulated: bool | None = None
+        self._models: dict[str, str] = {}
+        """Model by driver, in a transfer study; in others the cell names the model itself."""
+        self._unobserved = False
         self._loads = self._turns = self._mismatches = 0
 
     def apply(self, fact: Fact) -> None:
-        for problem in self._problems(fact.event, fact.stream):
+        for problem in self._problems(fact.event, fact.stream, fact.seq):
             self._findings.violation(fact.seq, problem)
         if isinstance(fact.event, ServerMismatched):
             self._mismatches += 1
             self._findings.note(fact.seq, f"preflight stopped the run: {fact.event.problem}")
 
-    def _problems(self, event: Event, stream: str) -> Iterator[str]:
+    def _problems(self, event: Event, stream: str, seq: int) -> Iterator[str]:
         present = ", ".join(self._resident.values())
         match event:
             case StudyFrozen():
                 self._simulated = event.simulated
+                self._know(event)
+            case AmendmentRecorded():
+                self._know(event)
             case ServerChecked():
                 yield from self._wrong_kind(event.simulated)
             case ModelLoadStarted():
@@ -74,6 +85,12 @@ class ResidencyAudit:
                     yield f"nothing that the server said about {event.model} was kept"
                 yield from self._wrong_kind(event.simulated)
                 self._resident[event.instance] = event.model
+                if event.residency == "unobserved" and not self._unobserved:
+                    self._unobserved = True
+                    self._findings.note(
+                        seq,
+                        "the server shows no memory: that a model was alone in it is unobserved",
+                    )
                 self._loading = ""
             case ModelUnloaded():
                 # A load whose end nobody recorded is undone under the name of its model.
@@ -87,7 +104,8 @@ class ResidencyAudit:
                 self._loading = ""
             case TurnStarted():
                 self._turns += 1
-                wanted = parse_cell_id(stream).agent
+                agent = parse_cell_id(stream).agent
+                wanted = self._models.get(agent, agent)
                 model = self._resident.get(event.instance)
                 if model is None:
                     yield f"turn {event.turn} was asked of {event.instance}, which is not resident"
@@ -95,6 +113,11 @@ class ResidencyAudit:
                     yield f"turn {event.turn} of a cell of {wanted} was asked of {model}"
             case TurnAnswered(simulated=bool(simulated)):
                 yield from self._wrong_kind(simulated)
+
+    def _know(self, event: StudyFrozen | AmendmentRecorded) -> None:
+        study = parse_study(self._read(event.study))
+        if isinstance(study, TransferStudy):
+            self._models = {driver.id: driver.model for driver in study.drivers}
 
     def _wrong_kind(self, simulated: bool) -> Iterator[str]:
         if self._simulated is not None and simulated != self._simulated:

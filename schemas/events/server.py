@@ -1,6 +1,6 @@
 """Residency: which model was loaded when, and how that was checked."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -13,6 +13,15 @@ class Evidence(Value):
 
     label: Annotated[str, Meta(description="which view or route answered")]
     content: Annotated[ArtifactRef, Meta(description="the bytes as they came")]
+
+
+Residency = Annotated[
+    Literal["checked", "unobserved"],
+    Meta(
+        description="`unobserved`: the server shows no memory, so only its listing was looked at, "
+        "and instance is the name that turns are addressed to"
+    ),
+]
 
 
 class ServerChecked(Event):
@@ -33,7 +42,7 @@ class ModelLoadStarted(Event):
 
 
 class ModelLoaded(Event):
-    """Exactly this model is resident with the frozen identity; three views agreed."""
+    """Exactly this model is resident with the frozen identity; every view agreed."""
 
     TYPE: ClassVar[str] = "model.loaded.v1"
     model: Identifier
@@ -41,16 +50,18 @@ class ModelLoaded(Event):
     duration_ns: Nanoseconds
     simulated: Annotated[bool, Meta(description="true where a stand-in answered: never evidence")]
     evidence: Annotated[tuple[Evidence, ...], Meta(description="the three views, in order")]
+    residency: Residency = "checked"
 
 
 class ModelUnloaded(Event):
-    """The instance is gone and three views agreed on zero residents."""
+    """The instance is gone and every view agreed on zero residents."""
 
     TYPE: ClassVar[str] = "model.unloaded.v1"
     model: Identifier
     instance: Annotated[str, Meta(description="instance id that was resident")]
     duration_ns: Nanoseconds
     evidence: Annotated[tuple[Evidence, ...], Meta(description="the three views, in order")]
+    residency: Residency = "checked"
 
 
 class ModelLost(Event):

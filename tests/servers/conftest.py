@@ -7,7 +7,8 @@ import pytest
 
 from actors.rehearsal.stand_in_lms import write_lms_wrapper
 from actors.rehearsal.stand_in_server import StandInServer
-from actors.servers.lmstudio import Limits, LMStudio
+from actors.servers.http_model_server import Limits
+from actors.servers.lmstudio import LMStudio
 from schemas.study import Model
 
 TOKEN = "a token of the tests"

@@ -18,7 +18,8 @@ from actors.servers.contract import (
     TransportFailure,
     TurnTimeout,
 )
-from actors.servers.lmstudio import Limits, LMStudio, encode_chat_request
+from actors.servers.http_model_server import Limits, encode_chat_request
+from actors.servers.lmstudio import LMStudio
 from schemas.study import Model
 
 ARGUMENTS = '{"path":"src/app.py","start_line":120,"note":"a longer argument text"}'

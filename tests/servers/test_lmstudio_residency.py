@@ -19,7 +19,8 @@ from actors.servers.contract import (
     UnexpectedAnswer,
     UnloadFailed,
 )
-from actors.servers.lmstudio import Limits, LMStudio
+from actors.servers.http_model_server import Limits
+from actors.servers.lmstudio import LMStudio
 from schemas.study import Model
 
 VIEWS = {"v1": "/api/v1/models", "v0": "/api/v0/models", "ps": "lms ps"}
