@@ -538,7 +538,11 @@ class CaseRun:
         items = bounded([StoredItem(item.id, item.text) for item in effect.items])
         admitted = tuple(encodable(item.id) for item in effect.items if item.admitted)
         self._record_retrieval(
-            effect.query, items, admitted if effect.admitted_shown else None, (), "reported"
+            effect.query,
+            items,
+            admitted if effect.admitted_shown else None,
+            (),
+            "captured" if effect.captured else "reported",
         )
         return Noted()
 

@@ -8,13 +8,14 @@ are JSON objects of one line, told apart by ``type``:
     hello{protocol}             hello{name, trace, plan, store, clock, write_path, deterministic}
     seed{records[]}             seeded{ids}
     snapshot{}                  snapshot{path} or snapshot{items[]}
-    open{session, tools[]}      (nothing)
+    open{session, tools[], proxy[]}   (nothing)
     prompt{text}                retrieval{query, items[]}, plan{decision, basis[]},
                                 tool_call{id, name, arguments}, final{text, claims[]}
     tool_result{id, ok, …}      (goes on)
     close{}                     (ends)
 
-Calls, surface and a store whose ``path`` is named are captured; ``retrieval``, ``plan`` and
+Calls, surface, a store whose ``path`` is named and what passes our proxy (``open.proxy``: put it
+before the command of an MCP memory server) are captured; ``retrieval``, ``plan`` and
 ``items`` are its own word (``reported``). ``docs/systems-under-test.md`` says it at length, with an
 example. What it does wrong is a :class:`SystemFailure`.
 """
@@ -26,6 +27,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from actors.memory_systems import proxy
 from actors.memory_systems.contract import (
     Acknowledgement,
     Delivery,
@@ -42,6 +44,7 @@ from actors.memory_systems.process import (
     find_program,
     odd_files,
 )
+from actors.sandbox.layout import launcher_interpreter
 from harnesses.drivers.contract import (
     CallTool,
     Claimed,
@@ -63,6 +66,8 @@ from schemas.transfer_study import Memory
 
 PROTOCOL = 1
 MAX_ITEMS = 10_000
+JOURNAL_FILE = "proxy.jsonl"
+"""In the working directory: what our proxy writes there is captured evidence."""
 
 
 class _Said(
@@ -153,7 +158,8 @@ class CommandSystem:
     def __init__(self, memory: Memory, opening: Opening) -> None:
         self._memory = memory
         self._opening = opening
-        self._program = find_program(memory.command, opening.study)
+        self._program = find_program(memory.command, opening.study).with_python(proxy.__file__)
+        self._proxy = (str(launcher_interpreter().executable), proxy.__file__, "--")
         self._kept = KeptFolder(opening.folders.store)
         self._sources = self._program.sources()
         self._talk: Conversation | None = None
@@ -271,13 +277,14 @@ class CommandSystem:
         last = Final()
         with self._watched():
             talk = self._conversation()
-            self._tell(talk, _opened(given))
+            self._tell(talk, {**_opened(given), "proxy": self._proxy})
             for turn in given.turns:
                 self._tell(talk, {"type": "prompt", "text": turn})
                 while not isinstance(said := self._hear(talk, "did not answer"), Final):
                     yield from self._performed(talk, said)
                 last = said
             self._close(talk)
+            yield from self._passed_the_proxy(talk)
         claims = tuple(Claimed(claim.kind, claim.about) for claim in last.claims)
         yield Finish(last.text, claims)
 
@@ -306,6 +313,20 @@ class CommandSystem:
                 kind = type(said).__struct_config__.tag
                 raise SystemFailure("malformed", f"{kind!r} has no place in a session")
 
+    def _passed_the_proxy(self, talk: Conversation) -> Steps:
+        """What its memory server delivered, where it stood behind our proxy."""
+        if talk.collected is None:
+            return
+        try:
+            found = proxy.retrievals(talk.collected)
+        except ValueError as error:
+            raise SystemFailure("flooded", str(error)) from None
+        for delivery in found:
+            items = tuple(DeliveredText(item, text) for item, text in delivery.items)
+            if len(items) > MAX_ITEMS:
+                raise SystemFailure("flooded", f"a memory server delivered {len(items)} items")
+            yield ReportRetrieval(delivery.query, items, captured=True)
+
     # ---- the conversation --------------------------------------------------------------------
 
     def _conversation(self) -> Conversation:
@@ -320,6 +341,8 @@ class CommandSystem:
             folders.work / f"process-{self._number}",
             self._kept.live,
             self._opening.seconds,
+            environment=lambda directory: {proxy.JOURNAL: f"{directory}/{JOURNAL_FILE}"},
+            collect=JOURNAL_FILE,
         )
         self._talk = talk
         self._tell(talk, {"type": "hello", "protocol": PROTOCOL})

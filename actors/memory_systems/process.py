@@ -48,6 +48,11 @@ class Program:
     own: tuple[Path, ...]
     """What of that is the system's own: files and folders that arguments name."""
 
+    def with_python(self, script: str) -> "Program":
+        """The same, which also sees the interpreter that we run in, and a script of ours."""
+        shown = (*interpreter_paths(launcher_interpreter()), Path(script))
+        return dataclasses.replace(self, visible=(*self.visible, *shown))
+
     def sources(self) -> dict[str, str]:
         """Digest by name of everything of its own; not of libraries. Bounded."""
         found: dict[str, str] = {}
@@ -120,10 +125,14 @@ class Conversation:
         store: Path,
         seconds: float,
         environment: Callable[[str], Mapping[str, str]] = lambda directory: {},
+        collect: str = "",
     ) -> None:
         """``place``: a folder that is not there yet, and is gone afterwards. ``store``: becomes
         the folder ``store`` in the working directory, and is put back by :meth:`end`.
-        ``environment``: what it needs beyond ours, given its working directory as it sees it."""
+        ``environment``: what it needs beyond ours, given its working directory as it sees it.
+        ``collect``: a file in its working directory that is ours to read at the end."""
+        self.collected: bytes | None = None
+        self._collect = collect
         self._place = place
         self._store = store
         self._workspace = place / "workspace"
@@ -218,6 +227,8 @@ class Conversation:
         self._ended = True
         self.stop()
         os.close(self._output)
+        with contextlib.suppress(OSError):  # there is none, or something else in its place
+            self.collected = read_regular(self._workspace / self._collect, MAX_STORE)
         left = self._workspace / "store"
         if left.is_dir() and not left.is_symlink():
             os.rename(left, self._store)

@@ -105,11 +105,13 @@ class Finish:
 
 @dataclass(frozen=True)
 class ReportRetrieval:
-    """A system that brings its own driver says what its memory delivered: its own word."""
+    """What the memory of a system with its own driver delivered: its own word, or ``captured`` by
+    a proxy of ours in front of its memory server."""
 
     query: str
     items: tuple[DeliveredText, ...]
     admitted_shown: bool = False
+    captured: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from ledger.cli import transfer_repair
+from ledger.cli import transfer_proxy, transfer_repair
 from ledger.cli.options import json_option, print_json, printable, reading, study_option
 from ledger.errors import Refused, Usage
 from ledger.study_directory import StudyDirectory
@@ -26,12 +26,14 @@ def command() -> None:
 
     `new` makes a family to fill in from a correction, `validate` reviews families. A study of kind
     "transfer" names its families in study.toml; `ledger plan`, `freeze`, `run`, `report` do the
-    rest. `repair` documents what is changed after a failure. How to write a family:
+    rest. `repair` documents what is changed after a failure, `proxy`
+    captures what a memory server delivers. How to write a family:
     docs/corrections-and-families.md.
     """
 
 
 command.add_command(transfer_repair.command)
+command.add_command(transfer_proxy.command)
 
 
 @command.command("validate")

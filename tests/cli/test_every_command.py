@@ -25,8 +25,8 @@ def every_command() -> list[tuple[str, ...]]:
     return found
 
 
-WITHOUT_JSON = {("demo",), ("worker",), ("docs",)}
-"""They read nothing: one prints a tour for people, one works, one writes files."""
+WITHOUT_JSON = {("demo",), ("worker",), ("docs",), ("transfer", "proxy")}
+"""They read nothing: one prints a tour for people, one works, one writes files, one relays."""
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)

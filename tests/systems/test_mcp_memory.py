@@ -27,41 +27,7 @@ INSTALLED = Path(__file__).parents[2] / "requirements" / "server-memory" / "node
 SERVER_MEMORY = INSTALLED / "@modelcontextprotocol" / "server-memory" / "dist" / "index.js"
 NODE = shutil.which("node")
 
-SERVER = """
-import json, os, sys, time
-
-def entities():
-    path = os.environ["MEMORY_FILE_PATH"]
-    return [json.loads(line) for line in open(path)] if os.path.exists(path) else []
-
-def create(arguments):
-    with open(os.environ["MEMORY_FILE_PATH"], "a") as file:
-        for entity in arguments["entities"]:
-            print(json.dumps({"type": "entity", **entity}), file=file)
-    return arguments["entities"]
-
-def search(arguments):
-    return [e for e in entities() if arguments["query"].lower() in json.dumps(e).lower()]
-
-TOOLS = {"create_entities": create, "search_nodes": search, "read_graph": lambda _: entities()}
-
-def answer(message):
-    parameters = message.get("params", {})
-    if message["method"] == "initialize":
-        return {"protocolVersion": parameters["protocolVersion"], "capabilities": {"tools": {}},
-                "serverInfo": {"name": "graph", "version": "1"}}
-    if message["method"] == "tools/list":
-        return {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in TOOLS]}
-    found = TOOLS[parameters["name"]](parameters["arguments"])
-    return {"content": [], "structuredContent": {"entities": found, "relations": []}}
-
-def serve():
-    for line in sys.stdin:
-        message = json.loads(line)
-        if "id" in message:
-            reply = {"jsonrpc": "2.0", "id": message["id"], "result": answer(message)}
-            print(json.dumps(reply), flush=True)
-"""
+SERVER = Path(__file__).with_name("mcp_graph_server.py").read_text().partition("if __name__")[0]
 
 
 def of(events: list[Any], kind: type[Any]) -> list[Any]:
@@ -75,7 +41,7 @@ def server(tmp_path: Path) -> Callable[..., Memory]:
     def write(body: str = "serve()", **settings: Any) -> Memory:
         folder = tmp_path / "server"
         folder.mkdir(exist_ok=True)
-        (folder / "graph.py").write_text(SERVER + textwrap.dedent(body))
+        (folder / "graph.py").write_text(SERVER + "import time\n" + textwrap.dedent(body))
         command = ("python3", str(folder / "graph.py"))
         return Memory(id="graph", kind="mcp", command=command, **settings)
 
