@@ -159,7 +159,7 @@ class CommandSystem:
         self._memory = memory
         self._opening = opening
         self._program = find_program(memory.command, opening.study).with_python(proxy.__file__)
-        self._proxy = (str(launcher_interpreter().executable), proxy.__file__, "--")
+        self._proxy = (str(launcher_interpreter().executable), "-P", proxy.__file__, "--")
         self._kept = KeptFolder(opening.folders.store)
         self._sources = self._program.sources()
         self._talk: Conversation | None = None

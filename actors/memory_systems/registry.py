@@ -6,6 +6,7 @@ from actors.memory_systems.command import CommandSystem
 from actors.memory_systems.contract import MemorySystem, Opening
 from actors.memory_systems.folder import FolderMemory
 from actors.memory_systems.mcp import McpMemory
+from actors.memory_systems.mem0 import Mem0Memory
 from actors.memory_systems.store import StoreMemory
 from ledger.errors import Refused
 from schemas.transfer_study import Memory
@@ -17,6 +18,7 @@ KINDS: Mapping[str, OpenMemory] = {
     "folder": FolderMemory,
     "command": CommandSystem,
     "mcp": McpMemory,
+    "mem0": Mem0Memory,
 }
 
 

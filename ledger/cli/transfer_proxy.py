@@ -9,7 +9,7 @@ import click
 from ledger.errors import Refused
 
 
-@click.command("proxy", context_settings={"ignore_unknown_options": True})
+@click.command("proxy")
 @click.option(
     "--journal",
     type=click.Path(dir_okay=False, path_type=Path),
