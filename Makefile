@@ -8,7 +8,7 @@ SHELL = /bin/sh
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo demo-transfer test check bench sweeps golden docs lock clean
+.PHONY: help demo demo-transfer test check bench sweeps server-memory golden docs lock clean
 
 help:
 	@sed -n '2,5p' Makefile
@@ -34,6 +34,15 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
+# What only some systems under test need: the library mem0ai, and an MCP server of npm.
+$(VENV)/mem0.stamp: $(VENV)/dev.stamp requirements/mem0.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/mem0.txt
+	@touch $@
+
+server-memory:
+	@if command -v npm >/dev/null 2>&1; then cd requirements/server-memory && npm ci --silent; \
+	else echo "npm is missing (Node.js 20): the tests of server-memory are left out"; fi
+
 demo: $(VENV)/core.stamp
 	$(BIN)/ledger demo
 
@@ -50,8 +59,9 @@ check: $(VENV)/dev.stamp
 test: check
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-sweeps: $(VENV)/dev.stamp
+sweeps: $(VENV)/dev.stamp $(VENV)/mem0.stamp server-memory
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/systems/test_mem0_memory.py tests/systems/test_mcp_memory.py
 
 bench: $(VENV)/dev.stamp
 	@for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
@@ -64,7 +74,7 @@ docs: $(VENV)/dev.stamp
 
 # Resolves the locks again; needs uv.
 lock:
-	cd requirements && for name in core memory dev; do \
+	cd requirements && for name in core memory mem0 dev; do \
 	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make lock" $$name.in -o $$name.txt -q || exit 1; done
 
