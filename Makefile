@@ -64,7 +64,7 @@ sweeps: $(VENV)/dev.stamp $(VENV)/mem0.stamp server-memory
 	$(BIN)/python -m pytest tests/systems/test_mem0_memory.py tests/systems/test_mcp_memory.py
 
 bench: $(VENV)/dev.stamp
-	@for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/python tests/benchmarks/report.py
 
 golden: $(VENV)/dev.stamp
 	$(BIN)/python tests/golden/make_golden.py

@@ -13,6 +13,15 @@ from tests.end_to_end.rehearsal_study import (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--load-events",
+        type=int,
+        default=1_000_000,
+        help="how many events the load test in tests/load writes (default: %(default)s)",
+    )
+
+
 @pytest.fixture(scope="session")
 def validated_study(tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
     """A rehearsal whose one task is validated. Not to be changed: copy it."""

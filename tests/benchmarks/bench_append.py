@@ -14,7 +14,6 @@ import json
 import os
 import sqlite3
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from common import describe_machine, interleave
+from common import Seconds, Stopwatch, describe_machine, interleave, rates
 from eventsourcing.domain import DomainEvent
 from eventsourcing.persistence import (
     DatetimeAsISO,
@@ -48,7 +47,7 @@ BATCHES = {1: 60, 100: 10, 1000: 3}
 TARGETS = {1: 0.8, 100: 0.35, 1000: 0.3}
 """Of the bare table's rate."""
 
-Contender = Callable[[int, int], float]
+Contender = Callable[[int, int], Seconds]
 """(events a commit, commits) -> seconds."""
 
 
@@ -75,7 +74,7 @@ def log_contender(directory: Path) -> Contender:
     log = SqliteLog.create(directory / "ledger.db")
     appended = 0
 
-    def run(size: int, commits: int) -> float:
+    def run(size: int, commits: int) -> Seconds:
         nonlocal appended
         batches = []
         for _ in range(commits):
@@ -84,10 +83,10 @@ def log_contender(directory: Path) -> Contender:
                 Batch(events=new, actor="cell", run="bench", cause=CAUSE, first_index=appended)
             )
             appended += size
-        begin = time.perf_counter()
+        watch = Stopwatch()
         for batch in batches:
             log.append(batch)
-        return time.perf_counter() - begin
+        return watch.read()
 
     return run
 
@@ -99,16 +98,16 @@ def bare_contender(directory: Path) -> Contender:
     connection.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, data BLOB NOT NULL)")
     encode = msgspec.json.Encoder().encode
 
-    def run(size: int, commits: int) -> float:
+    def run(size: int, commits: int) -> Seconds:
         batches = [make_events(size) for _ in range(commits)]
-        begin = time.perf_counter()
+        watch = Stopwatch()
         for batch in batches:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(
                 "INSERT INTO events (data) VALUES (?)", ((encode(event),) for event in batch)
             )
             connection.execute("COMMIT")
-        return time.perf_counter() - begin
+        return watch.read()
 
     return run
 
@@ -131,7 +130,7 @@ def eventsourcing_contender(directory: Path, encoded: bool) -> Contender:
     originator = UUID(int=1)
     version = 0
 
-    def run(size: int, commits: int) -> float:
+    def run(size: int, commits: int) -> Seconds:
         nonlocal version
         batches = []
         for _ in range(commits):
@@ -150,12 +149,12 @@ def eventsourcing_contender(directory: Path, encoded: bool) -> Contender:
         stored: list[list[StoredEvent]] = []
         if encoded:
             stored = [[mapper.to_stored_event(event) for event in batch] for batch in batches]
-        begin = time.perf_counter()
+        watch = Stopwatch()
         for number, batch in enumerate(batches):
             recorder.insert_events(
                 stored[number] if encoded else [mapper.to_stored_event(event) for event in batch]
             )
-        return time.perf_counter() - begin
+        return watch.read()
 
     return run
 
@@ -166,19 +165,19 @@ def file_contender(directory: Path) -> Contender:
     encode = msgspec.json.Encoder().encode_lines
     sync = getattr(os, "fdatasync", os.fsync)
 
-    def run(size: int, commits: int) -> float:
+    def run(size: int, commits: int) -> Seconds:
         batches = [make_events(size) for _ in range(commits)]
-        begin = time.perf_counter()
+        watch = Stopwatch()
         for batch in batches:
             os.write(descriptor, encode(batch))
             sync(descriptor)
-        return time.perf_counter() - begin
+        return watch.read()
 
     return run
 
 
-def measure(directory: Path, rounds: int) -> dict[int, dict[str, float]]:
-    """Events a second, by batch size and contender."""
+def measure(directory: Path, rounds: int) -> dict[int, dict[str, dict[str, float]]]:
+    """Events a second, by batch size, clock and contender."""
     contenders = {
         "log": log_contender(directory),
         "bare": bare_contender(directory),
@@ -187,14 +186,16 @@ def measure(directory: Path, rounds: int) -> dict[int, dict[str, float]]:
         "file": file_contender(directory),
     }
 
-    def turn(run: Contender, size: int) -> Callable[[], float]:
+    def turn(run: Contender, size: int) -> Callable[[], Seconds]:
         return lambda: run(size, BATCHES[size])
 
-    rates = {}
-    for size, commits in BATCHES.items():
-        seconds = interleave({name: turn(run, size) for name, run in contenders.items()}, rounds)
-        rates[size] = {name: size * commits / value for name, value in seconds.items()}
-    return rates
+    return {
+        size: rates(
+            interleave({name: turn(run, size) for name, run in contenders.items()}, rounds),
+            size * commits,
+        )
+        for size, commits in BATCHES.items()
+    }
 
 
 def main() -> None:
@@ -205,16 +206,18 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
         machine = describe_machine(Path(name))
-        rates = measure(Path(name), arguments.rounds)
+        measured = measure(Path(name), arguments.rounds)
     if arguments.json:
-        print(json.dumps({"machine": machine, "events_per_second": rates}, indent=2))
+        print(json.dumps({"machine": machine, "events_per_second": measured}, indent=2))
         return
     print(f"durable append of {DATA_BYTES}-byte events; {machine}")
-    others = [name for name in rates[1] if name != "log"]
-    print("batch  events/s " + "".join(f"{'/ ' + name:>16}" for name in others) + "  target / bare")
-    for size, row in rates.items():
-        ratios = "".join(f"{row['log'] / row[name]:>16.2f}" for name in others)
-        print(f"{size:>5} {row['log']:>9,.0f} {ratios}{TARGETS[size]:>15.2f}")
+    for clock in Seconds._fields:
+        others = [name for name in measured[1][clock] if name != "log"]
+        heading = "".join(f"{'/ ' + name:>16}" for name in others)
+        print(f"{clock:>5}  events/s {heading}  target / bare")
+        for size, row in measured.items():
+            ratios = "".join(f"{row[clock]['log'] / row[clock][name]:>16.2f}" for name in others)
+            print(f"{size:>5} {row[clock]['log']:>9,.0f} {ratios}{TARGETS[size]:>15.2f}")
 
 
 if __name__ == "__main__":

@@ -4,14 +4,17 @@ The bare loop reads the record column with `sqlite3` and decodes each record to 
 replay reads through the log (pages, no gap), decodes the envelope and then the event by its type,
 and folds: it counts tool calls and the paths they showed, by cell.
 
-Usage: python tests/benchmarks/bench_replay.py [--records N] [--rounds N] [--json]
+The projections are all of the product's, over a study of ``--cells`` cells in memory: folded there,
+and made into SQLite files as `ledger replay` does.
+
+Usage: python tests/benchmarks/bench_replay.py [--records N] [--cells N] [--rounds N] [--json]
 """
 
 import argparse
 import json
 import sqlite3
+import sys
 import tempfile
-import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -20,15 +23,25 @@ from pathlib import Path
 from typing import ClassVar
 
 import msgspec
-from common import describe_machine, interleave
 
-from ledger.log import Batch, Fact, NewEvent, decode
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from common import Seconds, Stopwatch, describe_machine, interleave, rates
+
+from ledger.artifacts import Artifacts
+from ledger.log import Batch, EventLog, Fact, NewEvent, decode
+from ledger.memory_log import MemoryLog
 from ledger.sqlite_log import SqliteLog
-from projections.fold import fold
+from ledger.study_directory import StudyDirectory
+from projections import store
+from projections.fold import Follower, fold
+from projections.registry import PROJECTIONS
 from schemas.base import ArtifactRef, Event
 from schemas.events.cell import BudgetCharged, ToolCalled, TurnStarted
+from schemas.identifiers import CellId
+from tests.projections.tiny_study import TinyStudy
 
 TARGET = 0.5
+TARGET_INTO_SQLITE = 0.25
 BATCH = 500
 
 
@@ -81,22 +94,22 @@ def fill(path: Path, count: int) -> None:
     log.close()
 
 
-def replay(path: Path) -> float:
+def replay(path: Path) -> Seconds:
     with closing(SqliteLog.open_read_only(path)) as log:
-        begin = time.perf_counter()
+        watch = Stopwatch()
         state = fold(ToolCalls(), map(decode, log.read()))
-        seconds = time.perf_counter() - begin
+        seconds = watch.read()
     assert state.calls.total() > 0
     return seconds
 
 
-def bare(path: Path) -> float:
+def bare(path: Path) -> Seconds:
     with closing(sqlite3.connect(path)) as connection:
         decoder = msgspec.json.Decoder()
-        begin = time.perf_counter()
+        watch = Stopwatch()
         for (record,) in connection.execute("SELECT record FROM records ORDER BY seq"):
             decoder.decode(record)
-        return time.perf_counter() - begin
+        return watch.read()
 
 
 def peak_bytes(path: Path) -> int:
@@ -108,9 +121,31 @@ def peak_bytes(path: Path) -> int:
     return peak
 
 
+def study_of(root: Path, cells: int) -> TinyStudy:
+    """A finished study in memory."""
+    ids = [CellId(unit="R001-001", arm="H000", agent="M002", repeat=n) for n in range(cells)]
+    study = TinyStudy(root, MemoryLog(), ids)
+    study.write_everything([number % 3 == 0 for number in range(cells)])
+    return study
+
+
+def in_memory(directory: StudyDirectory, log: EventLog) -> Seconds:
+    read = Artifacts(directory.artifacts).get
+    watch = Stopwatch()
+    Follower(log, *[make(read) for make in PROJECTIONS.values()]).catch_up()
+    return watch.read()
+
+
+def into_sqlite(directory: StudyDirectory, log: EventLog) -> Seconds:
+    watch = Stopwatch()
+    store.rebuild(directory, log).close()
+    return watch.read()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--records", type=int, default=30_000)
+    parser.add_argument("--cells", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -122,16 +157,36 @@ def main() -> None:
         contenders = {"replay": lambda: replay(path), "bare": lambda: bare(path)}
         seconds = interleave(contenders, arguments.rounds)
         growth = peak_bytes(path) / peak_bytes(short)
-    rates = {name: arguments.records / value for name, value in seconds.items()}
+        study = study_of(Path(name) / "study", arguments.cells)
+        projected = interleave(
+            {
+                "in memory": lambda: in_memory(study.directory, study.log),
+                "into SQLite": lambda: into_sqlite(study.directory, study.log),
+            },
+            arguments.rounds,
+        )
+        head = study.log.head()
+        assert head is not None
+    result = {
+        "machine": machine,
+        "events_per_second": rates(seconds, arguments.records),
+        "projected_per_second": rates(projected, head.seq + 1),
+        "memory_of_4_times": growth,
+    }
     if arguments.json:
-        result = {"machine": machine, "events_per_second": rates, "memory_of_4_times": growth}
         print(json.dumps(result, indent=2))
         return
     print(f"replay of {arguments.records:,} records; {machine}")
-    print(
-        f"{rates['replay']:,.0f} events/s, {rates['replay'] / rates['bare']:.2f} of a bare decode "
-        f"(target {TARGET}); four times the records take {growth:.2f} times the memory"
-    )
+    for clock in Seconds._fields:
+        plain = rates(seconds, arguments.records)[clock]
+        made = rates(projected, head.seq + 1)[clock]
+        print(
+            f"{clock}: {plain['replay']:,.0f} events/s, {plain['replay'] / plain['bare']:.2f} of a "
+            f"bare decode (target {TARGET}); into SQLite "
+            f"{made['into SQLite'] / made['in memory']:.2f} of the fold in memory (target "
+            f"{TARGET_INTO_SQLITE})"
+        )
+    print(f"four times the records take {growth:.2f} times the memory")
 
 
 if __name__ == "__main__":

@@ -12,19 +12,49 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 
-def interleave(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Median of what each contender returns (seconds), over rounds in which all take turns.
+class Seconds(NamedTuple):
+    """By the clock, and of processor time of this process: on a busy machine the second says what
+    the first would be on an idle one."""
+
+    wall: float
+    cpu: float
+
+
+class Stopwatch:
+    """Starts when it is made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> Seconds:
+        return Seconds(time.perf_counter() - self._wall, time.process_time() - self._cpu)
+
+
+def interleave(contenders: Mapping[str, Callable[[], Seconds]], rounds: int) -> dict[str, Seconds]:
+    """Medians of what each contender returns, over rounds in which all take turns.
 
     Every second round runs in reverse order: what comes after a writer pays for its write-back.
     """
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    samples: dict[str, list[Seconds]] = {name: [] for name in contenders}
     for number in range(rounds):
         names = list(contenders) if number % 2 == 0 else list(contenders)[::-1]
         for name in names:
             samples[name].append(contenders[name]())
-    return {name: statistics.median(values) for name, values in samples.items()}
+    return {
+        name: Seconds(*map(statistics.median, zip(*values, strict=True)))
+        for name, values in samples.items()
+    }
+
+
+def rates(seconds: Mapping[str, Seconds], count: int) -> dict[str, dict[str, float]]:
+    """Things a second, by clock and contender: ``{"wall": {"log": …}, "cpu": {…}}``."""
+    return {
+        clock: {name: count / getattr(value, clock) for name, value in seconds.items()}
+        for clock in Seconds._fields
+    }
 
 
 def describe_machine(directory: Path) -> str:

@@ -151,7 +151,8 @@ def digest_of(text: str) -> str:
 class TinyStudy:
     """Writes into ``log``; artifacts and ``study.toml`` lie under ``root``."""
 
-    def __init__(self, root: Path, log: EventLog) -> None:
+    def __init__(self, root: Path, log: EventLog, cells: Sequence[CellId] = CELLS) -> None:
+        self.cells = cells
         self.directory = StudyDirectory(root)
         self.log = log
         self.artifacts = Artifacts(self.directory.artifacts)
@@ -201,7 +202,7 @@ class TinyStudy:
         self.amend()
         self.start_run()
         self.load()
-        for cell in CELLS:
+        for cell in self.cells:
             self.run_cell(cell)
         self.unload()
         self.grade_all(resolved)
@@ -280,7 +281,7 @@ class TinyStudy:
         )
         planned = tuple(
             PlannedCell(position=position, cell=cell, block="matrix")
-            for position, cell in enumerate(CELLS)
+            for position, cell in enumerate(self.cells)
         )
         plan = PlanPrepared(plan=self.put(Plan(cells=planned)), cells=len(planned))
         document = self.put("The protocol.\n", "text/markdown")
@@ -347,7 +348,7 @@ class TinyStudy:
             evidence=self.evidence(),
         )
         self.do(
-            EnsureResident(model="M002", cell=str(CELLS[0])),
+            EnsureResident(model="M002", cell=str(self.cells[0])),
             (SERVER, checked),
             (SERVER, ModelLoadStarted(model="M002")),
             (SERVER, loaded),
@@ -455,17 +456,17 @@ class TinyStudy:
         self.do(ReleaseModels(), (SERVER, unloaded))
 
     def grade_all(self, resolved: Sequence[bool]) -> None:
-        for cell, is_resolved in zip(CELLS, resolved, strict=True):
+        for cell, is_resolved in zip(self.cells, resolved, strict=True):
             self.do(GradeCell(cell=str(cell)), (cell.stream, graded(cell, is_resolved)))
         gold = GoldChecked(task="R001-001", number=1, passed=True, reason="", runs=())
         self.do(CheckGold(task="R001-001", number=1), (task_stream("R001-001"), gold))
-        completed = StudyCompleted(cells=len(CELLS), graded=len(CELLS))
+        completed = StudyCompleted(cells=len(self.cells), graded=len(self.cells))
         self.do(ContinueStudy(), (STUDY_STREAM, completed))
-        stopped = RunStopped(reason="complete", detail="", cells_finished=len(CELLS))
+        stopped = RunStopped(reason="complete", detail="", cells_finished=len(self.cells))
         self.do(StopRun(reason="complete", detail=""), (RUN_STREAM, stopped))
 
     def inspect_and_analyse(self) -> None:
-        inspected = OutcomesInspected(reason="the planned analysis", graded=len(CELLS))
+        inspected = OutcomesInspected(reason="the planned analysis", graded=len(self.cells))
         self.do(InspectOutcomes(reason="the planned analysis"), (STUDY_STREAM, inspected))
         head = self.log.head()
         assert head is not None
