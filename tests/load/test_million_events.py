@@ -65,7 +65,9 @@ def read_on(log: SqliteLog, writers: list[subprocess.Popen[bytes]]) -> tuple[int
     return read, longest
 
 
-def fill_and_use(folder: Path, events: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+def fill_and_use(
+    folder: Path, events: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, float]:
     """MiB by command."""
     monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(folder / "home"))
     study = folder / "study"
@@ -73,21 +75,21 @@ def fill_and_use(folder: Path, events: int, monkeypatch: pytest.MonkeyPatch) -> 
     create_ledger(directory)
     directory.toml.write_text(STUDY_TOML)
     script = Path(__file__).with_name("writer.py")
-    each = events // WRITERS
+    each = events // processes
     writers = [
         subprocess.Popen([sys.executable, str(script), str(study), str(number), str(each)])
-        for number in range(WRITERS)
+        for number in range(processes)
     ]
     with closing(SqliteLog.open(directory.ledger)) as log:
         read = longest = 0
         while any(writer.poll() is None for writer in writers):
             count, wal = read_on(log, writers)
             read, longest = max(read, count), max(longest, wal)
-        assert [writer.wait() for writer in writers] == [0] * WRITERS
+        assert [writer.wait() for writer in writers] == [0] * processes
         head = log.head()
         assert head is not None
         written = head.seq + 1
-        assert written == 1 + each * WRITERS  # and the record that creates the ledger
+        assert written == 1 + each * processes  # and the record that creates the ledger
         assert log.stream_version("cell/R000-001/H000/M001/0") == min(each, 120)
         assert len(log.checkpoints()) >= written // CHECKPOINT_INTERVAL
         assert read > 0
@@ -114,7 +116,7 @@ def fill_and_use(folder: Path, events: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_sample_of_the_events_comes_through(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = fill_and_use(folder, SAMPLE, monkeypatch)
+    memory = fill_and_use(folder, SAMPLE, 2, monkeypatch)
     assert max(memory.values()) < ALLOWED_MIB, memory
 
 
@@ -122,6 +124,6 @@ def test_a_sample_of_the_events_comes_through(
 def test_a_million_events_come_through_in_constant_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    memory = fill_and_use(folder, request.config.getoption("--load-events"), monkeypatch)
+    memory = fill_and_use(folder, request.config.getoption("--load-events"), WRITERS, monkeypatch)
     print({name: round(mib) for name, mib in memory.items()})
     assert max(memory.values()) < ALLOWED_MIB, memory
