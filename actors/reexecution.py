@@ -2,7 +2,8 @@
 
 The arm is driven with the recorded answers and test reports; every tool result, every charge, the
 final files and the patch are computed again from the frozen base tree, and must equal what is
-recorded, by digest. The same code as the live cell's.
+recorded, by digest. The same code as the live cell's. Runs of transfer studies:
+``case_reexecution``.
 """
 
 import platform
@@ -10,12 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from actors.case_reexecution import compare_case
 from actors.cell_engine import Ended
 from actors.cells import DECIDED_HERE, Divergence, catch_up, finish, new_engine, started
 from actors.frozen_study import FrozenStudy
+from actors.frozen_suite import FrozenTransfer
 from actors.loop import Context
 from ledger.errors import Refused
 from ledger.log import Fact, decode
+from projections.fold import fold
+from projections.progress import Progress
 from schemas.base import ArtifactRef
 from schemas.events.cell import CellFinished, CellStarted, TurnStarted
 from schemas.events.run import RunStarted
@@ -36,15 +41,24 @@ class Reexecution:
 
 
 def reexecute(context: Context, cell_name: str) -> Reexecution:
-    """Drive one finished cell again. Raises Refused for a cell that is not recorded or not
-    finished."""
-    frozen = FrozenStudy(context)
+    """Drive one finished cell again, of either kind of study. Raises Refused for a cell that is not
+    recorded, not finished, or not to be executed again."""
     cell = parse_cell_id(cell_name)
+    progress = fold(Progress(context.artifacts.get), context.log_facts())
+    if progress.suite is not None:
+        if str(cell) not in progress.cells:
+            raise Refused(_stranger(cell))
+        facts = [decode(stored) for stored in context.log.read_stream(cell.stream)]
+        found = compare_case(FrozenTransfer(context), cell, facts, context.artifacts.get)
+        note = _platform_note(context)
+        same = found.seq is None
+        return Reexecution(str(cell), same, found.compared, found.seq, found.detail, note)
+    frozen = FrozenStudy(context)
     facts = [decode(stored) for stored in context.log.read_stream(cell.stream)]
     begins = [i for i, fact in enumerate(facts) if isinstance(fact.event, CellStarted)]
     ends = [i for i, fact in enumerate(facts) if isinstance(fact.event, CellFinished)]
     if str(cell) not in frozen.planned:
-        raise Refused(f"cell {cell} is not of this study; `ledger status --cells` lists its cells")
+        raise Refused(_stranger(cell))
     if not begins or not ends or ends[-1] < begins[-1]:
         raise Refused(
             f"cell {cell} has not finished: there is nothing to execute again; `ledger status "
@@ -59,6 +73,10 @@ def reexecute(context: Context, cell_name: str) -> Reexecution:
             str(cell), False, difference.compared, difference.seq, str(difference), note
         )
     return Reexecution(str(cell), True, compared, None, "", note)
+
+
+def _stranger(cell: CellId) -> str:
+    return f"cell {cell} is not of this study; `ledger status --cells` lists its cells"
 
 
 class _Difference(Exception):

@@ -38,7 +38,8 @@ def command(study: Path, as_json: bool, check: bool, cell: str | None) -> int:
 
     With --check: rebuild beside the live ones and compare a digest of every table (status 3 and the
     first key that differs). With --execute: drive a recorded cell again with the recorded answers
-    and compare every tool result and the patch (status 3 where one differs).
+    and compare every tool result and the patch; of a transfer study, with what the memory delivered
+    and a model answered, and compare every call, decision and state (status 3 where one differs).
     """
     if check and cell is not None:
         raise Usage("--check and --execute are two different questions; ask one")

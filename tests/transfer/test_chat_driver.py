@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.case_reexecution import CaseComparison, compare_case
 from actors.cell_engine import RecordedAnswer, RecordedCall
 from harnesses.drivers.chat import action_schema, read_action
 from harnesses.drivers.contract import ModelAnswer, ModelCall
 from ledger.log import Batch, NewEvent
 from schemas.commands import AskModel, ContinueStudy
-from schemas.events.cell import TurnAnswered, TurnFailed
+from schemas.events.cell import TurnAnswered, TurnFailed, TurnStarted
 from schemas.events.transfer import (
     CaseFinished,
     DecisionDeclared,
@@ -113,6 +114,28 @@ def test_a_conversation_from_the_first_question_to_the_last_words(laboratory: Ma
     assert of(events, CaseFinished)[0].ended == "completed"
     assert [claim.kind for claim in of(events, SessionClosed)[0].claims] == ["done"]
     assert lab.requested()[-1] == ContinueStudy()
+
+
+def test_a_conversation_is_executed_again_from_its_recorded_answers(laboratory: Make) -> None:
+    lab = laboratory()
+    lab.advance(CELL)
+    decided = action("declare_decision", option="staging", basis=["CT-101"])
+    for said in (decided, action("tree_write", **WRITE), action("finish", text="", claims=[])):
+        command, _ = question(lab)
+        asked = TurnStarted(turn=command.turn, attempt=0, request=command.request, instance="i")
+        record(lab, CELL, asked)
+        events = answer(lab, CELL, said)
+    assert of(events, CaseFinished)[0].ended == "completed"
+    facts = lab.facts(CELL)
+
+    def again(facts: list[Any]) -> CaseComparison:
+        return compare_case(lab.in_hand, parse_cell_id(CELL), facts, lab.context.artifacts.get)
+
+    assert again(facts) == CaseComparison(len(facts) - 3)  # without the answers themselves
+    number = next(n for n, fact in enumerate(facts) if isinstance(fact.event, TurnStarted))
+    other = msgspec.structs.replace(facts[number].event, request=asked.request)
+    facts[number] = msgspec.structs.replace(facts[number], event=other)
+    assert again(facts).seq == facts[number].seq, "another request than the recorded one"
 
 
 def test_a_session_that_was_lost_while_it_waited_is_void(laboratory: Make) -> None:

@@ -12,6 +12,7 @@ from ledger.cli import transfer_repair
 from ledger.errors import Refused, Usage
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from projections.report_model import run_page
+from schemas.events.study import CellReexecuted
 from schemas.events.transfer import RepairChanged, RepairClosed, TransferScored
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
 
@@ -152,6 +153,17 @@ def test_scores_are_asked_in_sql_behind_the_gate(analysed: StudyOnDisk) -> None:
     assert asked.status == 0, asked.err
     rows = {row["memory"]: row["n"] for row in asked.json["rows"]}
     assert rows["full"] == 14
+
+
+def test_a_run_is_executed_again_from_the_log_alone(ran: StudyOnDisk, tmp_path: Path) -> None:
+    study = ran.copy(tmp_path / "study")
+    again = study.ledger_command("replay", "--execute", OVER_APPLIED, "--json")
+    assert again.status == 0, again.err
+    assert again.json["identical"] and again.json["recorded"] and again.json["compared"] > 10
+    (recorded,) = [fact.event for fact in study.facts() if isinstance(fact.event, CellReexecuted)]
+    assert (recorded.cell, recorded.identical) == (OVER_APPLIED, True)
+    stranger = study.ledger_command("replay", "--execute", "F999-01.d0/full/reader/0")
+    assert stranger.status == 1 and "not of this study" in stranger.err
 
 
 def test_every_audit_answers(analysed: StudyOnDisk) -> None:
