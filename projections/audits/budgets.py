@@ -49,6 +49,8 @@ class BudgetAudit:
         self._read = read
         self._findings = Findings(self.NAME)
         self._limits: dict[Kind, int] = {}
+        self._charged = True
+        """False in a transfer study: a session ends by its own limits, in its own class."""
         self._used: dict[str, dict[Kind, int]] = {}
         """Charged so far, by stream of a cell that has not ended."""
         self._cells = self._charges = 0
@@ -58,6 +60,9 @@ class BudgetAudit:
         if isinstance(event, StudyFrozen | AmendmentRecorded):
             study = parse_study(self._read(event.study))
             self._limits = _limits(study.budgets) if isinstance(study, Study) else {}
+            self._charged = isinstance(study, Study)
+            return
+        if not self._charged:
             return
         if isinstance(event, CellStarted):
             self._cells += 1
@@ -101,8 +106,7 @@ class BudgetAudit:
 
     def verdict(self) -> Verdict:
         return self._findings.verdict(
-            # A transfer study has no budgets: a session ends by its own limits, in its own class.
-            applicable=self._cells > 0 and bool(self._limits),
+            applicable=self._cells > 0 and self._charged,
             cell_attempts=self._cells,
             charges=self._charges,
         )
