@@ -34,6 +34,10 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
+$(VENV)/memory.stamp: $(VENV)/core.stamp requirements/memory.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/memory.txt
+	@touch $@
+
 # What only some systems under test need: the library mem0ai, and an MCP server of npm.
 $(VENV)/mem0.stamp: $(VENV)/dev.stamp requirements/mem0.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/mem0.txt
@@ -46,13 +50,14 @@ $(VENV)/real-model.stamp: $(VENV)/core.stamp requirements/real-model.txt
 
 server-memory:
 	@if command -v npm >/dev/null 2>&1; then cd requirements/server-memory && npm ci --silent; \
-	else echo "npm is missing (Node.js 20): the tests of server-memory are left out"; fi
+	else echo "npm is missing (Node.js 20): server-memory is left out"; fi
 
 demo: $(VENV)/core.stamp
 	$(BIN)/ledger demo
 
-demo-transfer: $(VENV)/core.stamp
-	$(BIN)/ledger demo --transfer
+# With a memory server of npm among the systems, where Node.js is there.
+demo-transfer: $(VENV)/memory.stamp server-memory
+	$(BIN)/ledger demo --transfer --server-memory requirements/server-memory
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

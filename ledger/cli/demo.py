@@ -36,9 +36,14 @@ QUICK_TASKS = 2
     "--transfer", is_flag=True, help="The other kind of study: which memories carry a correction."
 )
 @click.option(
+    "--server-memory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --transfer: folder where `npm ci` has installed server-memory; a system more.",
+)
+@click.option(
     "--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks, or one family: under half a minute."
 )
-def command(directory: Path | None, transfer: bool, quick: bool) -> int:
+def command(directory: Path | None, transfer: bool, server_memory: Path | None, quick: bool) -> int:
     """Run the whole product on the example repository: mine, validate, freeze, run, grade, verify,
     replay, re-execute, analyse, report. With --transfer: on the eight example families.
 
@@ -48,7 +53,7 @@ def command(directory: Path | None, transfer: bool, quick: bool) -> int:
     if transfer:
         from ledger.cli.demo_transfer import run_demo
 
-        return run_demo(directory or Path("var/demo-transfer"), quick)
+        return run_demo(directory or Path("var/demo-transfer"), quick, server_memory)
     begun = time.monotonic()
     study = prepare(directory or Path("var/demo"), quick)
     where = ["--study", str(study)]

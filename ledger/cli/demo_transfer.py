@@ -1,6 +1,10 @@
 """``ledger demo --transfer``: a transfer study, by the same commands that a user would type."""
 
+import importlib.util
+import json
 import shlex
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from importlib.resources import files
@@ -27,11 +31,27 @@ COLUMNS = {
 """Title in the closing table by behaviour; ``report.md`` has all behaviours and their counts."""
 
 
-def run_demo(directory: Path, quick: bool) -> int:
+SERVER = Path("node_modules", "@modelcontextprotocol", "server-memory", "dist", "index.js")
+SERVER_MEMORY = """
+[[memories]]
+id = "server-memory"
+kind = "mcp"
+command = ["node", {server}]
+query = "project"
+deterministic = true
+
+[[systems]]
+memory = "server-memory"
+driver = "reader"
+"""
+"""A memory that is not ours: `@modelcontextprotocol/server-memory` of npm."""
+
+
+def run_demo(directory: Path, quick: bool, server_memory: Path | None) -> int:
     """Make the study or go on with it, run every command, and say what each system does wrong.
     Returns 0 where chain, replay and audits agree, else 3."""
     begun = time.monotonic()
-    study = prepare(directory, quick)
+    study = prepare(directory, quick, server_memory)
     where = ["--study", str(study)]
     if read_command("status", *where, show=False)["frozen"] is None:
         run_command("transfer", "validate", *where)
@@ -81,7 +101,7 @@ def run_demo(directory: Path, quick: bool) -> int:
     return 0 if agree else 3
 
 
-def prepare(directory: Path, quick: bool) -> Path:
+def prepare(directory: Path, quick: bool, server_memory: Path | None) -> Path:
     """Make the demo's study folder, or find an unfinished one. Raises Refused for a folder that no
     demo made."""
     if goes_on(directory, "transfer"):
@@ -90,6 +110,12 @@ def prepare(directory: Path, quick: bool) -> Path:
     if quick:
         begin, end = text.index("families = ["), text.index("]", text.index("families = ["))
         text = f'{text[:begin]}families = ["{QUICK_FAMILY}"{text[end:]}'
+    if server_memory is not None:
+        missing = _missing(server_memory)
+        if missing:
+            print(f"without server-memory: {missing}", file=sys.stderr)
+        else:
+            text += SERVER_MEMORY.format(server=json.dumps(str((server_memory / SERVER).resolve())))
     try:
         begin_folder(directory)
         (directory / "study.toml").write_text(text)
@@ -97,6 +123,20 @@ def prepare(directory: Path, quick: bool) -> Path:
         raise Unfinished(f"{directory}: {error.strerror}") from None
     run_command("init", str(directory), "--template", "transfer")
     return directory.resolve()
+
+
+def _missing(server_memory: Path) -> str:
+    """What server-memory would need here; empty where all of it is there."""
+    from actors.sandbox import probe
+
+    if shutil.which("node") is None:
+        return "node is missing (Node.js 20)"
+    if not (server_memory / SERVER).is_file():
+        return f"`npm ci` has not run in {server_memory}"
+    if importlib.util.find_spec("mcp") is None:
+        return "the extra `memory` is not installed (requirements/memory.txt)"
+    sandbox = probe()
+    return "" if sandbox.kind != "none" else f"no sandbox works here: {sandbox.remedy}"
 
 
 def systems_table(results: TransferResults) -> Sequence[dict[str, Any]]:

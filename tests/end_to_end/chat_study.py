@@ -50,6 +50,7 @@ files = {{ {files} }}
 
 [models.generation]
 max_completion_tokens = 96
+temperature = {temperature}
 
 [server]
 {server}
@@ -64,13 +65,20 @@ def begin(
     quantization: str = "",
     files: str = "",
     turns: int = 3,
+    temperature: float = 0.0,
 ) -> StudyOnDisk:
     """Make the study, and freeze it."""
     study = StudyOnDisk(folder / "study", folder / "config")
     initialise(study, "--template", "transfer")
-    (study.path / "study.toml").write_text(
-        TOML.format(server=server, key=key, quantization=quantization, files=files, turns=turns)
+    text = TOML.format(
+        server=server,
+        key=key,
+        quantization=quantization,
+        files=files,
+        turns=turns,
+        temperature=temperature,
     )
+    (study.path / "study.toml").write_text(text)
     frozen = study.ledger_command("freeze", "--json")
     assert frozen.status == 0, frozen.err
     assert frozen.json["cells"] == CASES

@@ -12,7 +12,7 @@ FILES = f'"tiny.gguf" = "{"0" * 64}"'
 
 def transfer(server: str, model_files: str = "") -> bytes:
     return TOML.format(
-        turns=3, key="tiny", quantization="Q4_1", files=model_files, server=server
+        turns=3, temperature=0.0, key="tiny", quantization="Q4_1", files=model_files, server=server
     ).encode()
 
 
