@@ -69,6 +69,12 @@ class MemorySessions:
         self._sandbox: Sandbox | None = None
         self._stored: set[str] = set()
 
+    def close(self) -> None:
+        """End a session that waits for a model, with every program that it started."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.run.discard()
+
     def advance(self, work: Work) -> Done:
         """Go on with the cell: begin its attempt, or give its session the model's answer."""
         command: AdvanceSession = work.command
@@ -145,6 +151,9 @@ class MemorySessions:
             finished = void(live.cell, live.attempt, detail)
             self._store(work, run)
             return _done(live.cell, [*run.take(), finished], version)
+        except BaseException:  # we are told to stop: leave no program of a stranger behind
+            run.discard()
+            raise
         recorded = run.take()
         live.version = version + len(recorded)
         self._live = live

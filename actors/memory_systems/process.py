@@ -152,6 +152,7 @@ class Conversation:
         self._thread = threading.Thread(
             target=self._run,
             args=(program, input_read, output_write, seconds, dict(environment(self.directory))),
+            daemon=True,
         )
         self._thread.start()
 

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,10 +54,10 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
     directory = StudyDirectory(study)
-    with directory.shared("workers"), writing_log(directory) as log:
+    with directory.shared("workers"), writing_log(directory) as log, ExitStack() as closing:
         context = Context(log, Artifacts(directory.artifacts), directory, supervised or new_id())
         try:
-            handlers = handlers_of(context, names, server_url, lms)
+            handlers = handlers_of(context, names, server_url, lms, closing)
             serve(context, names, handlers, stop)  # type: ignore[arg-type]
         except KeyboardInterrupt:
             return 130
@@ -66,8 +67,16 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
     return 0
 
 
-def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -> Handlers:
-    """Handlers of these roles, wired to what they need. Imports only what the roles use."""
+def handlers_of(
+    context: Context,
+    roles: list[str],
+    server_url: str,
+    lms: str,
+    closing: ExitStack | None = None,
+) -> Handlers:
+    """Handlers of these roles, wired to what they need. Imports only what the roles use.
+
+    ``closing`` is left when the worker ends: what a handler keeps open is closed then."""
     from projections.fold import fold
     from projections.progress import Progress
     from schemas import commands
@@ -101,6 +110,8 @@ def handlers_of(context: Context, roles: list[str], server_url: str, lms: str) -
         from actors.memory_sessions import MemorySessions
 
         sessions = MemorySessions(FrozenTransfer(context))
+        if closing is not None:
+            closing.callback(sessions.close)
         handlers = {**handlers, commands.AdvanceSession: sessions.advance}
     if isinstance(study, TransferStudy) or not {"cell", "test_run", "grader"} & set(roles):
         return handlers

@@ -2,6 +2,7 @@
 
 import shutil
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,3 +161,18 @@ def test_the_npm_server_with_our_reader(worker: Make) -> None:
     manifest = lab.read(of(events, SystemDescribed)[0].memory)
     assert "memory" in manifest["settings"]["server"]["name"]
     assert list(manifest["sources"]) == ["index.js"] or manifest["sources"] == {}
+
+
+def test_a_session_that_waits_for_a_model_ends_with_its_worker(
+    worker: Make, server: Callable[..., Memory]
+) -> None:
+    """Its server is a process, and its client threads: nobody else would end them."""
+    lab = worker(server(query="project"))
+    lab.advance("F101-01-positive.d0/graph/chat/0")
+    assert len(lab.requested()) == 1
+    scratch = lab.context.directory.var / "scratch" / "memory_session"
+    assert len(list(scratch.iterdir())) == 1
+    before = threading.active_count()
+    lab.sessions.close()
+    assert threading.active_count() < before
+    assert list(scratch.iterdir()) == []
