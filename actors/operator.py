@@ -176,7 +176,7 @@ def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[T
 def prepare_plan(work: Work) -> Done:
     """Compute the order of all cells from the study and the frozen tasks, or from the families."""
     _, study = work.context.directory.read_study()
-    _refuse_if_frozen(work, "the plan")
+    _refuse_if_frozen(work, ", and its plan with it: `ledger status --cells` lists the cells")
     if isinstance(study, TransferStudy):
         _, plan = prepared(work, study)
         return Done([NewEvent(STUDY_STREAM, plan_prepared(work, plan))])
@@ -192,7 +192,7 @@ def prepare_plan(work: Work) -> Done:
 def freeze_study(work: Work) -> Done:
     """Bind everything in one event of digests."""
     content, study = work.context.directory.read_study()
-    _refuse_if_frozen(work, "the study")
+    _refuse_if_frozen(work, " already")
     code = package_files()
     if isinstance(study, TransferStudy):
         suite, plan = prepared(work, study)

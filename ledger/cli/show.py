@@ -24,13 +24,40 @@ from ledger.codec import decode_event, is_canonical
 from ledger.errors import Integrity, LedgerError, Usage
 from ledger.log import StoredRecord
 from ledger.named_artifacts import named_artifacts
+from projections.presentable_text import presentable
 from schemas.base import ArtifactRef, Event
 from schemas.envelope import Envelope
 from schemas.events import EVENT_TYPES
 from schemas.events.study import AnalysisCompleted
+from schemas.events.transfer import (
+    FixtureCalled,
+    MemoryRetrieved,
+    MemorySeeded,
+    MemoryWritten,
+    SessionClosed,
+    SessionOpened,
+    SurfaceRead,
+)
 from schemas.identifiers import parse_cell_id
 
 SHORT_TEXT = 60
+NO_TASKS = (
+    "a transfer study has families and no tasks: `ledger status --cells` lists its runs, `ledger "
+    "show CELL` tells one"
+)
+
+MAX_STORY_TEXT = 400
+MAX_STORY_BYTES = 4 * MAX_STORY_TEXT
+STORY = {
+    SessionOpened.TYPE: ("prompt", "system_prompt"),
+    MemorySeeded.TYPE: ("renderings",),
+    MemoryRetrieved.TYPE: ("content",),
+    MemoryWritten.TYPE: ("text",),
+    FixtureCalled.TYPE: ("arguments", "result"),
+    SessionClosed.TYPE: ("text",),
+    SurfaceRead.TYPE: ("before", "after"),
+}
+"""By type of record the artifacts that tell what happened in a run, shown with its timeline."""
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -55,7 +82,9 @@ def command(
 
     TARGET is the position of a record (4711), a cell (R001-003/H000/M002/0), a stream (study, runs,
     repository/R001, task/R001-003, server/<server.kind of study.toml>, command/<id> …), `tasks` for
-    the frozen tasks, or `analysis` for the results of the last analysis. Records that carry
+    the frozen tasks, or `analysis` for the results of the last analysis. A run of a transfer study
+    (F106-01-positive.d0/full/reader/0) is told with its prompt, what its memory delivered, its
+    calls, its last words and the surface. Records that carry
     outcomes are masked unless --reason is given; that is recorded first. An analysis is not shown
     without.
     """
@@ -91,6 +120,8 @@ def command(
     else:
         for record in found:
             print(record.line())
+            for line in record.story(context):
+                print(f"{'':>9}{line}")
     for digest, content in contents.items():
         print(f"\nartifact {digest}")
         print(textwrap.indent("\n".join(map(printable, content.splitlines())), "  "))
@@ -132,6 +163,19 @@ class _Shown:
         data = msgspec.json.decode(envelope.data)
         parts = [text for name, value in data.items() if (text := _short(name, value))]
         return f"{head}  {'  '.join(parts)}".rstrip()
+
+    def story(self, context: Context) -> list[str]:
+        """What was said, in lines of their own: the texts that a run of a transfer study names. A
+        record of a repair has none; its texts are long (``--artifacts``)."""
+        names = STORY.get(self.envelope.type, ())
+        if self.masked or self.event is None:
+            return []
+        lines = []
+        for name in names:
+            content = _content(context, getattr(self.event, name), MAX_STORY_BYTES)
+            text = presentable(" ".join(content.split()), MAX_STORY_TEXT)
+            lines.append(f"{name:<14}  {printable(text) or '(nothing)'}")
+        return lines
 
 
 def _short(name: str, value: Any) -> str:
@@ -251,7 +295,10 @@ def _show_tasks(context: Context, as_json: bool) -> None:
     from projections.fold import fold
     from projections.progress import Progress
 
-    tasks = fold(Progress(context.artifacts.get), context.log_facts()).tasks
+    progress = fold(Progress(context.artifacts.get), context.log_facts())
+    if progress.suite is not None:
+        raise Usage(NO_TASKS)
+    tasks = progress.tasks
     rows = [
         {
             "task": task.id,

@@ -142,13 +142,17 @@ def show(study: Path, as_json: bool, task: str | None) -> None:
     """List the validated or frozen tasks, or show one with its statement."""
     import msgspec
 
+    from ledger.cli.show import NO_TASKS
     from projections.fold import fold
     from projections.progress import Progress
     from projections.tasks import MinedTasks
 
     with reading(study) as context:
         facts = list(context.log_facts())
-        frozen = fold(Progress(context.artifacts.get), facts).tasks
+        progress = fold(Progress(context.artifacts.get), facts)
+        if progress.suite is not None:
+            raise Usage(NO_TASKS)
+        frozen = progress.tasks
         mined = fold(MinedTasks(context.artifacts.get), facts)
         found = frozen or {t.id: t for name in mined.mined for t in mined.valid_tasks(name)}
         if task is not None and task not in found:

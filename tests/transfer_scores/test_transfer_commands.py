@@ -155,6 +155,31 @@ def test_scores_are_asked_in_sql_behind_the_gate(analysed: StudyOnDisk) -> None:
     assert rows["full"] == 14
 
 
+def test_show_tells_the_story_of_a_run(ran: StudyOnDisk, tmp_path: Path) -> None:
+    told = ran.ledger_command("show", OVER_APPLIED)
+    assert told.status == 0, told.err
+    lines = [line.split(maxsplit=1) for line in told.out.splitlines()]
+    words = {name: [rest[0] for first, *rest in lines if first == name] for name, *_ in lines}
+    assert words["prompt"] and words["prompt"][0].endswith((".", "?"))
+    assert "Correction CT-101" in words["content"][0], "what the memory delivered"
+    assert len(words["arguments"]) == len(words["result"]) > 0
+    assert words["text"] and "before" not in words, "the surface is behind the gate"
+    study = ran.copy(tmp_path / "study")
+    shown = study.ledger_command("show", OVER_APPLIED, "--reason", "a look").out
+    assert [line.split()[0] for line in shown.splitlines() if " surface.read" not in line].count(
+        "after"
+    ) == 1
+
+
+def test_words_of_repair_studies_are_not_used_where_there_are_no_tasks(ran: StudyOnDisk) -> None:
+    for command in (("tasks", "show"), ("show", "tasks")):
+        refused = ran.ledger_command(*command)
+        assert refused.status == 2 and "a transfer study has families" in refused.err
+    status = ran.ledger_command("status", "--cells")
+    assert status.status == 0 and "graded" not in status.out and "gold" not in status.out
+    assert "the study is frozen, and its plan with it" in ran.ledger_command("plan").err
+
+
 def test_a_run_is_executed_again_from_the_log_alone(ran: StudyOnDisk, tmp_path: Path) -> None:
     study = ran.copy(tmp_path / "study")
     again = study.ledger_command("replay", "--execute", OVER_APPLIED, "--json")
