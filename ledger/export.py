@@ -26,12 +26,11 @@ import msgspec
 
 from ledger.artifacts import MAX_BYTES, Artifacts
 from ledger.atomic_file import TEMPORARY_PREFIX, make_folder, sync, sync_directory
-from ledger.chain import leaf_hash
 from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
 from ledger.last_seen import known_ledger, remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
-from ledger.record_checks import MISSING, check_artifact, read_record
+from ledger.record_checks import MAX_REMEMBERED_ARTIFACTS, MISSING, Page, check_artifact
 from ledger.record_sources import (
     ARTIFACTS_FOLDER,
     CHECKPOINTS_FILE,
@@ -94,7 +93,8 @@ def export(source: Path, directory: Path, records_only: bool = False) -> Moved:
                             raise Integrity(f"seq {count}: not a line; run `ledger verify-chain`")
                         file.write(record + b"\n")
                         count += 1
-                        copying.take(read_record(record)[1])
+                    for event in Page(stretch, count).events:
+                        copying.take(event)
             _write(folder / CHECKPOINTS_FILE, b"".join(note + b"\n" for note in notes))
             copying.finish()
             return Moved(
@@ -126,8 +126,10 @@ def import_ledger(directory: Path, target: Path, key: str | None = None) -> Repo
         with closing(_create_database(database)) as connection:
             _insert_notes(connection, published)
             copying = _Artifacts(records.artifacts, var)
+            following = 0
             for stretch in _readable(records):
-                _insert_records(connection, stretch, copying)
+                _insert_records(connection, Page(stretch, following), copying)
+                following += len(stretch.rows)
         copying.finish()
         _write(var / CHECKPOINTS_FILE, published)
         _write(var / IMPORTED_MARK, IMPORTED_TEXT)
@@ -164,8 +166,8 @@ def backup(source: Path, target: Path) -> Report:
             copying = _Artifacts(records.artifacts, var)
             with _opened(database) as copied:
                 for stretch in _readable(copied):
-                    for row in stretch.rows:
-                        copying.take(read_record(row[1])[1])
+                    for event in Page(stretch, 0).events:
+                        copying.take(event)
             copying.finish()
             sync_directory(var)
             return records.path
@@ -362,6 +364,8 @@ class _Artifacts:
         """Digests that an interrupted call has copied and that were not looked at yet."""
         self._followed: set[str] = set()
         """Digests of artifacts whose content was looked at for what it names itself."""
+        self._copied: set[str] = set()
+        """Digests of some that are in the target: most records name what others have named."""
         if source is not None:
             self._target.mkdir(mode=0o700, exist_ok=True)
 
@@ -371,6 +375,8 @@ class _Artifacts:
                 self._copy(self._source, ref, content_type)
 
     def _copy(self, source: Path, ref: ArtifactRef, content_type: Any) -> None:
+        if content_type is None and ref.digest in self._copied:
+            return
         target = self._target / ref.digest[:2] / ref.digest
         if ref.digest in self._kept:
             self._kept.remove(ref.digest)
@@ -414,6 +420,9 @@ class _Artifacts:
             with _created(target) as copy:
                 shutil.copyfileobj(file, copy, 1 << 20)
         self.count += 1
+        if len(self._copied) >= MAX_REMEMBERED_ARTIFACTS:
+            self._copied.clear()
+        self._copied.add(ref.digest)
         return True
 
     def finish(self) -> None:
@@ -441,6 +450,7 @@ def _create_database(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     # Nobody sees the file before it is complete and synced as a whole.
     connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     for statement in SCHEMA.values():
@@ -459,16 +469,18 @@ def _insert_notes(connection: sqlite3.Connection, published: bytes) -> None:
         )
 
 
-def _insert_records(connection: sqlite3.Connection, stretch: Stretch, copying: _Artifacts) -> None:
+def _insert_records(connection: sqlite3.Connection, page: Page, copying: _Artifacts) -> None:
+    for position, problem in page.not_canonical:
+        raise Integrity(f"seq {position}: {problem}; nothing was kept")
     connection.execute("BEGIN")
-    for position, record in stretch.rows:
-        fields, event, problem = read_record(record)
-        if fields is None or problem:
-            raise Integrity(f"seq {position}: {problem}; nothing was kept")
+    for fields, event, record, leaf in zip(
+        page.fields, page.events, page.records, page.leaves, strict=True
+    ):
+        assert fields is not None  # it would not be canonical
         columns = (fields.id, fields.type, fields.stream, fields.version, fields.at, fields.actor)
         rest = (fields.cause, fields.index, fields.run)
         try:
-            connection.execute(_INSERT, (fields.seq, record, leaf_hash(record), *columns, *rest))
+            connection.execute(_INSERT, (fields.seq, record, leaf, *columns, *rest))
         except sqlite3.IntegrityError as error:
             raise Integrity(f"seq {fields.seq}: {error}; nothing was kept") from None
         copying.take(event)
