@@ -17,6 +17,9 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
 
     The ledger itself finds the amendment's class: before the first cell, after it (exploratory), or
     after outcomes were inspected (exploratory, the inspections are listed).
+
+    \b
+        ledger amend --reason "the server's address has changed"
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS

@@ -35,6 +35,10 @@ def command(names: Sequence[str], study: Path, as_json: bool, list_audits: bool)
 
     Each audit reads the log and says what it looked at and what it found, with the record. Status 0
     where no audit found a violation, 3 where one did. No audit shows an outcome.
+
+    \b
+        ledger audit --list
+        ledger audit chain inspections
     """
     questions = _questions()
     unknown = [name for name in names if name not in questions]

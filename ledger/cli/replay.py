@@ -40,6 +40,11 @@ def command(study: Path, as_json: bool, check: bool, cell: str | None) -> int:
     first key that differs). With --execute: drive a recorded cell again with the recorded answers
     and compare every tool result and the patch; of a transfer study, with what the memory delivered
     and a model answered, and compare every call, decision and state (status 3 where one differs).
+
+    \b
+        ledger replay --check
+        ledger replay --execute R001-003/H000/M002/0
+        ledger replay --execute F106-01-positive.d0/full/reader/0
     """
     if check and cell is not None:
         raise Usage("--check and --execute are two different questions; ask one")

@@ -37,9 +37,9 @@ from schemas.transfer_study import TransferStudy
 def command(study: Path, as_json: bool, unsafe_no_sandbox: bool, graders: int | None) -> int:
     """Run the frozen plan, or go on where it stopped.
 
-    Starts one process a role, shows live progress, and ends when every planned cell has ended and
-    is graded. Ctrl-C stops in order; after a crash, a power cut or kill -9 the same command goes
-    on: no completed model call is made again.
+    Starts one process a role, shows live progress, and ends when every planned cell has ended and,
+    in a repair study, is graded. Ctrl-C stops in order; after a crash, a power cut or kill -9 the
+    same command goes on: no completed model call is made again.
     """
     with writing(study) as context:
         busy = (

@@ -89,7 +89,10 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
     help="Run tests although nothing here can contain them; recorded and reported.",
 )
 def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: bool) -> None:
-    """Run the three arms on candidates, newest first, until the declared number is valid.
+    """Run the tests of candidates, newest first, until the declared number is valid.
+
+    Three times each: the base, the base with the hidden tests (some must fail), and that with the
+    gold change (all must pass).
 
     Interrupted, it goes on where it stopped: a candidate with a verdict is not run again.
     """

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 @click.command("worker")
 @study_option
-@click.option("--roles", required=True, help="Roles, separated by commas: cell,test_run,grader …")
+@click.option(
+    "--roles",
+    required=True,
+    help="Roles, separated by commas: scheduler, model_server, cell, test_run, grader, "
+    "memory_session (runs of transfer studies).",
+)
 @click.option("--supervised", default="", hidden=True, help="Run id of the supervisor.")
 @click.option("--server-url", default="", help="Model server instead of the study's or the run's.")
 @click.option("--lms", default="", help="The lms tool instead of the study's or the run's.")
@@ -36,6 +41,10 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
     `ledger run` starts the right set by itself; more workers may join on the same ledger. In a
     rehearsal they find the stand-in server of the run that they join. What a joined worker refuses
     ends that run with its message and status.
+
+    \b
+        ledger worker --roles grader           # a second process that grades
+        ledger worker --roles cell,test_run
     """
     import structlog
 
@@ -47,8 +56,9 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
     for name in names or [""]:
         if name not in SET_ROLES:
             raise Usage(f"{name!r} is not a role of a worker; those are {', '.join(SET_ROLES)}")
-    # Standard output is for what a command was asked for.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    # Standard output is for what a command was asked for; standard error is looked up at every
+    # line, since who calls this within a program may replace it.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     stop = threading.Event()
     if supervised:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
