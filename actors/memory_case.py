@@ -104,6 +104,9 @@ class SuiteInHand(Protocol):
         """Digests of unit, memory and driver, as ``cell.started`` records them."""
 
 
+OF_WHAT_WAS_SENT = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
+"""Raised while a session takes in what a system sent, these are about that content. The system is
+answerable for it: were the run void, a system could choose to be run again."""
 Observed = Literal["completed", "crashed", "timed_out", "flooded", "malformed"]
 Steps = Generator[AskModel, ModelAnswer, CaseFinished]
 """A running case: stops at questions to a model, returns its last event."""
@@ -354,6 +357,9 @@ class CaseRun:
             ended = finish.ended
         except SystemFailure as failure:
             ended, detail = failure.ended, str(failure)
+        except OF_WHAT_WAS_SENT as error:
+            ended = "malformed"
+            detail = f"what it sent could not be taken in: {type(error).__name__}: {error}"
         self._record_calls(world)
         if world.flooded:
             ended, detail = "flooded", f"more than {self.study.suite.max_calls} calls"

@@ -717,9 +717,11 @@ def _repairs(results: TransferResults) -> Section:
 
 def _uncertainty(results: TransferResults) -> Section:
     rows = [
-        (run.cell, "; ".join([*run.uncertainty, *run.notes]))
+        (run.cell, "; ".join([*run.void_attempts, *run.uncertainty, *run.notes]))
         for run in results.runs
-        if run.uncertainty or (run.notes and run.result in ("unverified", "void"))
+        if run.void_attempts
+        or run.uncertainty
+        or (run.notes and run.result in ("unverified", "void"))
     ]
     if not rows:
         return Section(id="uncertainty", title="Uncertainty", blocks=())

@@ -27,6 +27,7 @@ from projections.transfer_counts import (
     class_counts,
     family_results,
     threshold_results,
+    with_events,
 )
 from projections.transfer_scores import RunScore, TransferScores
 from schemas.base import Count, Digest, Event, Position, Value
@@ -337,8 +338,8 @@ def _system(
         ended=len(own),
         void=len(own) - len(seen),
         classes=tuple(
-            _class(class_, [run for run in seen if run.class_ == class_])
-            for class_ in sorted({run.class_ for run in seen})
+            _class(class_, [run for run in own if run.class_ == class_])
+            for class_ in sorted({run.class_ for run in with_events(own)})
         ),
         cannot_show=cannot_show(own),
         reported=tuple(stage for stage in own[0].stages if stage in reported) if own else (),
@@ -353,7 +354,11 @@ def _system(
 
 def _class(class_: str, runs: Sequence[RunScore]) -> SystemClass:
     results = [run.result for run in runs if run.kind != "baseline"]
-    behaved = [run.behavioural for run in runs if run.behavioural != "not_required"]
+    behaved = [
+        run.behavioural
+        for run in runs
+        if run.result != "void" and run.behavioural != "not_required"
+    ]
     return SystemClass(
         class_=class_,
         verified=results.count("verified"),

@@ -128,7 +128,9 @@ class RunScore(Value):
         int | None, Meta(description="items delivered, distractors included; null: no trace")
     ]
     delivered_eligible: int | None
-    prohibited: tuple[Prohibited, ...]
+    prohibited: Annotated[
+        tuple[Prohibited, ...], Meta(description="in this attempt and in void ones before it")
+    ]
     claims: tuple[ClaimScore, ...]
     served: Annotated[
         bool | None,
@@ -146,6 +148,9 @@ class RunScore(Value):
     ]
     null_memory: Annotated[bool, Meta(description="nothing can be delivered: policy `none`")]
     leaked: tuple[str, ...]
+    void_attempts: Annotated[
+        tuple[str, ...], Meta(description="attempts before this one, each with why it is void")
+    ] = ()
     uncertainty: tuple[str, ...]
     notes: Annotated[tuple[str, ...], Meta(description="what else decided the result")]
     started: Annotated[int, Meta(description="seq of cell.started")]
@@ -172,7 +177,7 @@ class RunScore(Value):
         A high-consequence correction, and: a prohibited action, or the correction applied outside
         of its boundary (a negative), or a failed case of class ``boundary``.
         """
-        if self.consequence != "high" or self.result == "void":
+        if self.consequence != "high":
             return ""
         if self.prohibited:
             what = "; ".join(done.what for done in self.prohibited)
@@ -213,6 +218,9 @@ class RunEvidence:
     null_memory: bool
     events: list[Recorded] = field(default_factory=list)
     voided: bool = False
+    void_attempts: tuple[str, ...] = ()
+    prohibited_before: tuple[Prohibited, ...] = ()
+    """What was done in them is done: no new attempt undoes a prohibited action."""
 
     def all(self, kind: type[E], purpose: str | None = None) -> Iterator[tuple[int, E]]:
         for recorded in self.events:
@@ -973,7 +981,7 @@ def score_run(run: RunEvidence, read: ReadArtifact) -> RunScore:
         and earliest is not None
         and STAGES.index(stage) < STAGES.index(earliest)
     )
-    prohibited = _prohibited(reading)
+    prohibited = (*run.prohibited_before, *_prohibited(reading))
     claims = judge_claims(reading)
     option = reading.option
     traced = reading.trace_complete and all(
@@ -1026,6 +1034,7 @@ def score_run(run: RunEvidence, read: ReadArtifact) -> RunScore:
         hit_outcome=hit_outcome,
         null_memory=run.null_memory,
         leaked=leaked,
+        void_attempts=run.void_attempts,
         uncertainty=tuple(map(presentable, finished.uncertainty)),
         notes=notes,
         started=run.events[0].seq,
@@ -1258,8 +1267,20 @@ class TransferScores:
 
     def _begin(self, cell: str) -> None:
         """A first attempt, or a new one after a void run: the rules of this moment hold for it."""
-        self.evidence.pop(cell, None)
-        self.runs.pop(cell, None)
+        run, score = self.evidence.pop(cell, None), self.runs.pop(cell, None)
+        void_attempts: tuple[str, ...] = ()
+        prohibited_before: tuple[Prohibited, ...] = ()
+        if run is not None and score is not None:
+            attempt = f"attempt {score.attempt} is void"
+            why = "; ".join(score.notes)
+            void_attempts = (*run.void_attempts, f"{attempt}: {why}" if why else attempt)
+            prohibited_before = (
+                *run.prohibited_before,
+                *(
+                    Prohibited(seq=done.seq, what=f"{done.what} ({attempt})")
+                    for done in score.prohibited[len(run.prohibited_before) :]
+                ),
+            )
         self._purpose.pop(cell, None)
         cell_id = parse_cell_id(cell)
         planned = self._units.get(cell_id.unit)
@@ -1276,6 +1297,8 @@ class TransferScores:
             reported_counts=self.study.suite.reported_evidence == "counts",
             basis_grade=self.study.suite.declared_basis,
             null_memory=memory is not None and (memory.kind, memory.policy) == ("store", "none"),
+            void_attempts=void_attempts,
+            prohibited_before=prohibited_before,
         )
 
     def scores(self) -> list[RunScore]:

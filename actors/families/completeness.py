@@ -153,6 +153,19 @@ def check_kinds(family: Family) -> Findings:
             )
 
 
+def check_operations(family: Family) -> Findings:
+    """No tool changes the whole state: an operation that does has no key to change it at."""
+    for tool in family.fixture.tools:
+        changes = tool.operation.do in ("set", "merge", "append", "remove")
+        if changes and not tool.operation.path.strip("/"):
+            yield Problem(
+                rule="operation",
+                place=tool.name,
+                message=f"`{tool.operation.do}` needs a `path`: the whole state is neither "
+                "replaced nor removed; name the part of it that the tool changes",
+            )
+
+
 def check_cases(family: Family, standings: Standings) -> Findings:
     """Each case: ids, references, stages, decision, calls, predicate, lifecycles, and its kind."""
     seen: set[str] = set()

@@ -36,6 +36,8 @@ from harnesses.drivers.contract import (
 from schemas.offered_tool import OfferedTool
 
 MALFORMED_IN_A_ROW = 3
+MAX_NESTING = 64
+"""An answer that nests deeper is no action: nothing of ours goes that deep after it."""
 NOT_AN_ACTION = (
     'Error: answer with one JSON object {"tool": "NAME", "arguments": {…}} and nothing else.'
 )
@@ -153,18 +155,41 @@ def read_action(answer: ModelAnswer) -> tuple[str, Any] | None:
     """(tool, arguments) of an answer; None where it is no action. The first of several calls."""
     if answer.calls:
         first: ModelCall = answer.calls[0]
+        if nesting(first.arguments) > MAX_NESTING:
+            return None
         return first.name, _decoded(first.arguments)
+    if nesting(answer.content) > MAX_NESTING:
+        return None
     found = _decoded(answer.content.strip().removeprefix("```json").removesuffix("```"))
     if isinstance(found, dict) and isinstance(found.get("tool"), str):
         return found["tool"], found.get("arguments", {})
     return None
 
 
+def nesting(text: str) -> int:
+    """How deep the brackets of a JSON text nest, those in its strings left out; in one pass, before
+    anything is decoded."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            in_string = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
 def _decoded(text: str) -> Any:
     """The JSON value of a text; the text where it is none (the fixture refuses it, typed)."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
-    except (ValueError, RecursionError):
+    except ValueError:
         return text
 
 

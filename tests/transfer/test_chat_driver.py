@@ -8,7 +8,7 @@ import pytest
 
 from actors.case_reexecution import CaseComparison, compare_case
 from actors.cell_engine import RecordedAnswer, RecordedCall
-from harnesses.drivers.chat import action_schema, read_action
+from harnesses.drivers.chat import action_schema, nesting, read_action
 from harnesses.drivers.contract import ModelAnswer, ModelCall
 from ledger.log import Batch, NewEvent
 from schemas.commands import AskModel, ContinueStudy
@@ -227,3 +227,23 @@ def test_actions_are_read_from_calls_and_from_text() -> None:
     assert read_action(ModelAnswer("", (ModelCall("1", "a", "{"),))) == ("a", "{")
     for text in ("", "[]", '{"tool": 1}', "[" * 100_000, "\ud800"):
         assert read_action(ModelAnswer(text)) is None
+
+
+@pytest.mark.parametrize("depth", [65, 500, 982, 995, 5000])
+def test_arguments_that_nest_without_end_are_no_action_and_never_void(
+    laboratory: Make, depth: int
+) -> None:
+    """A run that is void is made again: a model must not be able to ask for that."""
+    lab = laboratory()
+    lab.advance(CELL)
+    answer(lab, CELL, action("tree_write", tree="production", file="x", key="y", value=40))
+    deep = "[" * depth + "]" * depth
+    for _ in range(2):
+        answer(lab, CELL, "", RecordedCall(id="", name="finish", arguments=deep))
+    events = answer(lab, CELL, f'{{"tool": "finish", "arguments": {deep}}}')
+    assert of(events, CaseFinished)[0].ended == "malformed"
+    assert lab.advance(CELL) == [], "no other attempt"
+
+
+def test_brackets_in_strings_do_not_nest() -> None:
+    assert nesting('{"a": ["[[[{", "\\"[[", {"b": 1}]}') == 3

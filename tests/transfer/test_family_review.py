@@ -157,6 +157,18 @@ BROKEN: dict[str, tuple[Edit, set[str], str]] = {
         {"kinds"},
         "one `positive` case",
     ),
+    "a tool that takes the whole state away": (
+        lambda d: d["fixture"]["tools"].append(
+            {
+                "name": "wipe",
+                "effect": "write",
+                "description": "a tool",
+                "operation": {"do": "remove", "path": ""},
+            }
+        ),
+        {"operation"},
+        "`remove` needs a `path`",
+    ),
     "stages": (
         set_in("positive", required=["decision", "action", "outcome"]),
         {"stages"},

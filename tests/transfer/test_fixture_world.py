@@ -45,6 +45,10 @@ FIXTURE = Fixture(
         ),
         tool("all", "read", Operation(do="get")),
         tool("ask", "resolve", Operation(do="nothing"), parameters={"question": TEXT}),
+        *(
+            tool(f"whole_{do}", "write", Operation(do=do, value={"x": 1}))
+            for do in ("set", "merge", "append", "remove")
+        ),
         tool("below_flat", "write", Operation(do="set", path="flat/x/y", value=1)),
         tool("onto_flat", "write", Operation(do="append", path="flat", value=1)),
         tool(
@@ -289,3 +293,12 @@ def test_removing_takes_one_entry_away_and_no_other() -> None:
     again = removing.call("file_delete", {"name": "a"})
     assert (again.ok, again.error) == (False, "not_found")
     assert removing.state == {"files": {"b": "y"}}
+
+
+@pytest.mark.parametrize("do", ["set", "merge", "append", "remove"])
+def test_the_whole_state_is_not_changed_and_asking_for_it_is_answered(do: str) -> None:
+    acting = world()
+    shown = acting.call(f"whole_{do}", {})
+    assert (shown.ok, shown.error) == (False, "not_possible")
+    assert acting.end == acting.start
+    assert len(acting.journal) == 1

@@ -247,6 +247,16 @@ def test_a_fault_of_ours_is_void_and_run_again_up_to_the_attempts(laboratory: Ma
     assert lab.advance(POSITIVE) == [], "no attempts are left"
 
 
+@pytest.mark.parametrize("error", [RecursionError("deep"), ValueError("surrogate"), KeyError("x")])
+def test_what_cannot_be_taken_in_is_the_systems_and_no_fault_of_ours(
+    laboratory: Make, error: Exception
+) -> None:
+    lab = laboratory(opener=faulty("recall", error))
+    finished = of(lab.run(POSITIVE), CaseFinished)[0]
+    assert finished.ended == "malformed"
+    assert type(error).__name__ in finished.detail
+
+
 def test_a_void_run_is_followed_by_one_that_counts(laboratory: Make) -> None:
     lab = laboratory(opener=faulty("recall", ZeroDivisionError("ours")))
     lab.run(POSITIVE)

@@ -133,6 +133,23 @@ def test_a_void_run_counts_nowhere(good: Story) -> None:
     assert counted(story, "decision_compliance") == (7, 7, 0)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_prohibited_action_of_a_void_attempt_stays_counted(again: bool) -> None:
+    story = Story()
+    wrote = [("report_write", {"source_ref": "queue"})]
+    run_all(story, positive={"ended": "void", "calls": wrote})
+    if again:
+        story.run("positive", attempt=1)
+    runs = fold(TransferScores(story.read), story.facts).scores()
+    found = next(count for count in class_counts(runs) if count.name == "prohibited_actions")
+    assert (found.n, found.of, found.runs_with) == (1, 9, 1)
+    assert counted(story, "decision_compliance")[1] == (8 if again else 7)
+    run = next(run for run in runs if run.case == "positive")
+    assert run.boundary_failure.startswith("prohibited: report_write")
+    assert run.void_attempts == (("attempt 0 is void",) if again else ())
+    assert run.result == ("failed" if again else "void")
+
+
 def test_intervals() -> None:
     count = ClassCount(memory="m", driver="d", class_="boundary", name="must_act", n=8, of=8)
     assert count.wilson == pytest.approx((0.675592, 1.0), abs=1e-6)
