@@ -295,6 +295,10 @@ class CommandSystem:
                 assert isinstance(shown, ToolShown)
                 answer = {"ok": shown.ok, "value": shown.value, "error": shown.error}
                 self._tell(talk, {"type": "tool_result", "id": said.id, **answer})
+            case Retrieval() if self._introduced().trace == "none":
+                raise SystemFailure("malformed", "retrieval: hello declares `trace` none")
+            case Plan() if self._introduced().plan == "none":
+                raise SystemFailure("malformed", "plan: hello declares `plan` none")
             case Retrieval():
                 if len(said.items) > MAX_ITEMS:
                     raise SystemFailure("flooded", f"retrieval: {len(said.items)} items")
@@ -314,8 +318,9 @@ class CommandSystem:
                 raise SystemFailure("malformed", f"{kind!r} has no place in a session")
 
     def _passed_the_proxy(self, talk: Conversation) -> Steps:
-        """What its memory server delivered, where it stood behind our proxy."""
-        if talk.collected is None:
+        """What its memory server delivered, where it stood behind our proxy. What is not declared
+        stays unobserved."""
+        if talk.collected is None or self._introduced().trace == "none":
             return
         try:
             found = proxy.retrievals(talk.collected)

@@ -217,7 +217,7 @@ def test_a_session_is_a_process_with_nothing_of_the_last_one(
         assert {"HOME", "TMPDIR", "PATH"} <= set(look["names"])
         assert set(look["names"]) <= {
             "HOME", "TMPDIR", "PATH", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
-            "PWD", "LC_CTYPE",
+            "PWD", "LC_CTYPE", "LEDGER_PROXY_JOURNAL",
         }  # fmt: skip
 
 
@@ -250,6 +250,11 @@ HOSTILE = {
         "",
     ),
     "says what nobody knows": ("serve(prompt=lambda m: say(type='thought'))", "malformed", "tho"),
+    "shows what it did not declare": (
+        "serve(prompt=lambda m: say(type='plan', decision='staging'))",
+        "malformed",
+        "hello declares `plan` none",
+    ),
     "answers another question": (
         "serve(prompt=lambda m: say(type='snapshot', path='x'))",
         "malformed",
@@ -298,7 +303,7 @@ HOSTILE = {
         """
         def flood(message):
             while True:
-                say(type="plan", decision="x" * 500_000)
+                say(type="retrieval", query="x" * 500_000, items=[])
         serve(prompt=flood)
         """,
         "flooded",
