@@ -7,11 +7,8 @@ predicates; only then can the repair be closed, with the limitation that is left
 postmortem is no repair receipt.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
-
-import msgspec
 
 from actors.loop import Context, Done, Handlers, Work
 from actors.memory_case import driver_manifest
@@ -21,6 +18,7 @@ from actors.sandbox.run import remove_tree
 from ledger.errors import Refused
 from ledger.log import NewEvent
 from projections.fold import Follower
+from projections.repair_receipts import layers_of, missing_to_close
 from projections.repairs import Repair, Repairs
 from projections.transfer_scores import (
     NEGATIVES,
@@ -36,7 +34,6 @@ from schemas.events.transfer import (
     RepairClosed,
     RepairOpened,
     RepairRerun,
-    SystemDescribed,
 )
 from schemas.identifiers import STUDY_STREAM
 from schemas.secret_shapes import secret_kinds
@@ -105,7 +102,7 @@ def open_repair(work: Work) -> Done:
             "void": "it is void by a fault that is not the system's, and runs again",
         }.get(score.result, "no stage of it failed")
         raise Refused(f"{command.cell} cannot be repaired: {why}")
-    manifest = dict(command.manifest) or layers_of(work.context, evidence)
+    manifest = dict(command.manifest) or layers_of(work.artifacts.get, evidence)
     if command.layer != "unknown":
         _require_layers(manifest, f"{score.memory} + {score.driver}")
     event = RepairOpened(
@@ -209,7 +206,7 @@ def close_repair(work: Work) -> Done:
     command: CloseRepair = work.command
     state = _State(work.context)
     repair = state.repair(command.repair)
-    missing = list(missing_to_close(work.context, state.scores, repair))
+    missing = list(missing_to_close(work.artifacts.get, state.scores, repair))
     kinds = secret_kinds(command.limitation)
     if kinds:
         raise Refused(
@@ -268,61 +265,6 @@ def rerun_units(
     stream = f"{suite.suite_id}/{suite.version}/repair/{repair}/{sample}"
     ranked = sorted(others, key=lambda unit: sha256(f"{stream}|{unit}".encode()).digest())
     return [*failing, *controls, *ranked[:sample]], stream
-
-
-def missing_to_close(context: Context, scores: TransferScores, repair: Repair) -> Iterator[str]:
-    """What keeps a repair from being closed, one reason a line."""
-    if repair.changed is None:
-        yield "the change (`ledger transfer repair change`)"
-        return
-    if repair.rerun is None:
-        yield "the choice of runs (`ledger transfer repair rerun`)"
-        return
-    failing = scores.evidence[repair.opened.cell]
-    before = {family.family_id: family for family in failing.suite.families}
-    for cell in repair.rerun.cells:
-        score = scores.runs.get(cell)
-        if score is None or score.result == "void":
-            yield f"the run {cell} (`ledger run`)"
-            continue
-        if score.started < repair.changed_at:
-            yield f"a run of {cell} after the change (record {repair.changed_at})"
-            continue
-        evidence = scores.evidence[cell]
-        differing = _differing(before.get(evidence.family.family_id), evidence)
-        if differing:
-            yield f"{cell} with unchanged {', '.join(differing)}"
-        if repair.changed.attributed:
-            shown = layers_of(context, evidence)
-            other = [name for name in LAYERS if shown.get(name) != repair.changed.after.get(name)]
-            if other:
-                yield f"{cell} with the recorded {', '.join(other)} of the change"
-
-
-def _differing(before: Family | None, evidence: RunEvidence) -> list[str]:
-    """What is not as it was when the failing run began."""
-    case = evidence.case
-    old = next((c for c in before.cases if c.case_id == case.case_id), None) if before else None
-    if before is None or old is None:
-        return ["prompt", "fixture", "predicate"]
-    pairs: Mapping[str, tuple[Any, Any]] = {
-        "prompt": (old.prompt, case.prompt),
-        "fixture": (before.fixture, evidence.family.fixture),
-        "predicate": ((old.expected, old.prohibited), (case.expected, case.prohibited)),
-    }
-    return [name for name, (one, other) in pairs.items() if one != other]
-
-
-def layers_of(context: Context, evidence: RunEvidence) -> dict[str, str]:
-    """Digests by layer as the system described itself in a run; those that it can show."""
-    described = evidence.last(SystemDescribed)
-    layers: dict[str, str] = {}
-    for ref in (described[1].memory, described[1].driver) if described else ():
-        manifest = msgspec.json.decode(context.artifacts.get(ref))
-        shown = manifest.get("layers") if isinstance(manifest, dict) else None
-        if isinstance(shown, dict):
-            layers |= {str(name): str(digest) for name, digest in shown.items()}
-    return {name: layers[name] for name in LAYERS if name in layers}
 
 
 def manifest_of(work: Work, study: TransferStudy, memory_id: str, driver_id: str) -> dict[str, str]:

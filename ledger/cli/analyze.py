@@ -40,6 +40,10 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
     The inspection of outcomes is recorded first, with its reason. Prints the primary result and all
     declared contrasts, or every system with its counts; `ledger report` then writes everything.
     With --check: status 3 where the ledger does not give the recorded results.
+
+    \b
+        ledger analyze --reason "every cell has ended, as planned"
+        ledger analyze --check
     """
     from actors import analysis, operator
     from actors.loop import carry_out

@@ -39,7 +39,7 @@ COMMANDS = {
     "import": "Verify an export and make a read-only study of it",
     "backup": "Copy a study that may be running, and verify the copy",
     "gc": "List what crashes left behind; remove it with --remove",
-    "analyze": "Compute the declared analyses from the graded cells",
+    "analyze": "Compute the declared analyses, or the scores of a transfer study",
     "report": "Write the HTML and the Markdown report",
     "corrections": "Add corrections, and move them through their life",
     "transfer": "Write and review the families of a transfer study",

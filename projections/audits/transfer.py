@@ -11,10 +11,13 @@ import msgspec
 from ledger.log import Fact
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
+from projections.repair_receipts import missing_to_close
+from projections.repairs import Repairs
 from projections.transfer_scores import RunEvidence, RunScore, TransferScores
 from schemas.base import Event
 from schemas.events.transfer import (
     CaseFinished,
+    RepairClosed,
     SessionClosed,
     SessionOpened,
     TransferScored,
@@ -27,25 +30,34 @@ class TransferAudit:
     NAME: ClassVar[str] = "transfer"
     QUESTION: ClassVar[str] = (
         "Does every verdict rest on records of its own run, was every session fresh and given the "
-        "frozen prompt and fixture, and was no unobserved stage called passed later?"
+        "frozen prompt and fixture, was no unobserved stage called passed later, and had every "
+        "closed repair its runs?"
     )
-    FOLDS: ClassVar[tuple[type[Event], ...]] = (*TransferScores.FOLDS, TransferScored)
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        *TransferScores.FOLDS,
+        *Repairs.FOLDS,
+        TransferScored,
+    )
 
     def __init__(self, read: ReadArtifact) -> None:
         self._read = read
         self._findings = Findings(self.NAME)
         self._scores = TransferScores(read)
+        self._repairs = Repairs()
         self._fixtures: dict[tuple[str, str], str] = {}
         """Digest of the first state by suite version and unit."""
         self._unobserved: set[tuple[str, int, str]] = set()
         """(cell, attempt, stage) of every recorded scoring so far."""
-        self._runs = self._verdicts = self._scorings = 0
+        self._runs = self._verdicts = self._scorings = self._closed = 0
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
         if isinstance(event, TransferScored):
             self._scorings += 1
             problems = self._recorded(event)
+        elif isinstance(event, Repairs.FOLDS):
+            self._repairs.apply(fact)
+            problems = self._of_repair(event) if isinstance(event, RepairClosed) else iter(())
         else:
             self._scores.apply(fact)
             problems = self._of_run(fact)
@@ -72,6 +84,16 @@ class TransferAudit:
                 self._runs += 1
                 score = self._scores.runs[cell]
                 yield from self._evidence(score, run)
+
+    def _of_repair(self, event: RepairClosed) -> Iterator[str]:
+        """What was missing when it was closed, asked again of the records until then."""
+        repair = self._repairs.repairs.get(event.repair)
+        if repair is None or repair.opened.cell not in self._scores.evidence:
+            yield f"repair {event.repair} was closed and never opened on a run of the suite"
+            return
+        self._closed += 1
+        for missing in missing_to_close(self._read, self._scores, repair):
+            yield f"repair {event.repair} was closed without {missing}"
 
     def _evidence(self, score: RunScore, run: RunEvidence) -> Iterator[str]:
         own = {recorded.seq for recorded in run.events}
@@ -114,4 +136,5 @@ class TransferAudit:
             runs=self._runs,
             verdicts=self._verdicts,
             scorings=self._scorings,
+            closed_repairs=self._closed,
         )

@@ -5,16 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.transfer_repair import missing_to_close, rerun_units
+from actors.transfer_repair import rerun_units
 from ledger.errors import Refused
 from projections.fold import fold
+from projections.repair_receipts import missing_to_close
 from projections.repairs import Repair, Repairs
 from projections.transfer_scores import TransferScores
 from schemas.events.transfer import RepairChanged, RepairOpened, RepairRerun
 from schemas.transfer import Expected, Family, FrozenSuite, PlannedCase
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
-NO_CONTEXT: Any = None  # what is unattributed compares no manifests
+READS_NOTHING: Any = None  # what is unattributed compares no manifests
 
 
 def opened(cell: str) -> RepairOpened:
@@ -42,7 +43,9 @@ def missing(family: Family, **knobs: Any) -> list[str]:
     story.freeze()
     cell = story.run("positive", memory="empty", **knobs)
     repair.rerun = RepairRerun(repair="R", cells=(cell,), sample_seed="s")
-    return list(missing_to_close(NO_CONTEXT, fold(TransferScores(story.read), story.facts), repair))
+    return list(
+        missing_to_close(READS_NOTHING, fold(TransferScores(story.read), story.facts), repair)
+    )
 
 
 def with_case(**changes: Any) -> Family:
@@ -92,18 +95,18 @@ def test_a_run_before_the_change_shows_nothing() -> None:
     repair = Repair(opened(failing), 3, changed(), len(story.facts))
     repair.rerun = RepairRerun(repair="R", cells=(cell,), sample_seed="s")
     scores = fold(TransferScores(story.read), story.facts)
-    (text,) = missing_to_close(NO_CONTEXT, scores, repair)
+    (text,) = missing_to_close(READS_NOTHING, scores, repair)
     assert text.startswith(f"a run of {cell} after the change")
 
 
 def test_steps_that_were_left_out() -> None:
     scores = TransferScores(Story().read)
     repair = Repair(opened("x"), 3)
-    assert list(missing_to_close(NO_CONTEXT, scores, repair)) == [
+    assert list(missing_to_close(READS_NOTHING, scores, repair)) == [
         "the change (`ledger transfer repair change`)"
     ]
     repair.changed = changed()
-    assert list(missing_to_close(NO_CONTEXT, scores, repair)) == [
+    assert list(missing_to_close(READS_NOTHING, scores, repair)) == [
         "the choice of runs (`ledger transfer repair rerun`)"
     ]
 

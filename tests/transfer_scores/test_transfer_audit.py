@@ -12,7 +12,14 @@ from projections.audits.registry import AUDITS
 from projections.audits.run import run_audits
 from projections.fold import fold
 from projections.transfer_scores import RunScore, TransferScores
-from schemas.events.transfer import SessionOpened, TransferScored
+from schemas.events.transfer import (
+    RepairChanged,
+    RepairClosed,
+    RepairOpened,
+    RepairRerun,
+    SessionOpened,
+    TransferScored,
+)
 from schemas.transfer import Stage
 from tests.transfer_scores.recorded_story import append, record, two_systems
 from tests.transfer_scores.transfer_story import Story
@@ -47,7 +54,7 @@ def changed(run: RunScore, stage: Stage, **changes: Any) -> RunScore:
 def test_a_suite_without_a_flaw(tmp_path: Path) -> None:
     verdict = audited(record(two_systems(Story()), tmp_path / "study"))
     assert (verdict.status, verdict.findings) == ("ok", ())
-    assert verdict.checked == {"runs": 18, "verdicts": 87, "scorings": 0}
+    assert verdict.checked == {"runs": 18, "verdicts": 87, "scorings": 0, "closed_repairs": 0}
 
 
 def test_a_recorded_verdict_without_evidence(tmp_path: Path) -> None:
@@ -108,6 +115,48 @@ def test_a_fixture_that_began_otherwise(tmp_path: Path) -> None:
     ]
     (text,) = texts(audited(record(story, tmp_path / "study")))
     assert "another state" in text
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [
+        ({"memory": "empty"}, []),
+        ({"memory": "empty", "ended": "void"}, ["without the run positive.d1/empty/reader/0"]),
+        (None, ["without the run positive.d1/empty/reader/0"]),
+    ],
+)
+def test_a_closed_repair_is_asked_again_for_its_runs(
+    again: dict[str, Any] | None, expected: list[str], tmp_path: Path
+) -> None:
+    story = Story()
+    failing = story.run("positive", decisions=["queue"])
+    stream = "repair/R"
+    story.add(
+        stream,
+        RepairOpened(repair="R", cell=failing, stage="decision", layer="unknown", manifest={}),
+    )
+    story.add(
+        stream,
+        RepairChanged(
+            repair="R",
+            layer="unknown",
+            before={},
+            after={},
+            attributed=False,
+            new_memory="empty",
+            new_driver="reader",
+        ),
+    )
+    cells = ("positive.d1/empty/reader/0",)
+    story.add(stream, RepairRerun(repair="R", cells=cells, sample_seed="s"))
+    if again is not None:
+        story.run("positive", **again)
+    story.add(stream, RepairClosed(repair="R", suite_version="1", limitation="one case"))
+    verdict = audited(record(story, tmp_path / "study"))
+    assert verdict.checked["closed_repairs"] == 1
+    found = [text for text in texts(verdict) if "repair R" in text]
+    assert len(found) == len(expected)
+    assert all(words in text for words, text in zip(expected, found, strict=True))
 
 
 def test_no_finding_says_how_a_run_ended(tmp_path: Path) -> None:
