@@ -196,6 +196,8 @@ class Progress:
             case BudgetCharged(kind="test_run"):
                 cell.test_runs = event.used
             case TurnAnswered():
+                # A session of a transfer study is charged nothing: there its answers are its turns.
+                cell.turns = max(cell.turns, event.turn + 1)
                 cell.turn_attempts += 1
                 cell.prompt_tokens += event.prompt_tokens or 0
                 cell.completion_tokens += event.completion_tokens or 0
