@@ -3,7 +3,7 @@
 Each check names everything that is wrong, so that a study is put right once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from harnesses import registry
@@ -57,6 +57,16 @@ def listed(changed: Sequence[ChangedSetting]) -> str:
     """The first few changed settings, for a message."""
     more = len(changed) - SHOWN
     return "; ".join([*map(str, changed[:SHOWN]), *([f"and {more} more"] if more > 0 else [])])
+
+
+def differs(names: Iterable[str]) -> str:
+    """What to do where files are not as frozen; ``names`` as the freeze binds them."""
+    shown = ", ".join(name.removeprefix("documents/") for name in names)
+    return (
+        f"not as frozen: {shown}. Put it back, or record the change with "
+        '`ledger amend --reason "…"` (a family of a transfer study can only be put back: another '
+        "one is another suite)"
+    )
 
 
 def not_as_frozen(directory: StudyDirectory, amendments: Amendments) -> list[str]:

@@ -72,13 +72,17 @@ def model_digest(model: Model) -> str:
 
 
 def checkout() -> tuple[str, bool]:
-    """(revision, dirty) of the checkout that the code runs from; ("", False) outside of one."""
+    """(revision, dirty) of the checkout that the code runs from; ("", False) outside of one.
+
+    Files that git does not track make it not dirty: a study may lie in the checkout. One that is
+    code is bound by its digest like every other."""
     assert actors.__file__ is not None
     root = Path(actors.__file__).parent.parent
     if not (root / ".git").exists():
         return "", False
     try:
         git = Git(root)
-        return git.text("rev-parse", "HEAD"), bool(git.run("status", "--porcelain").strip())
+        changed = git.run("status", "--porcelain", "--untracked-files=no").strip()
+        return git.text("rev-parse", "HEAD"), bool(changed)
     except (GitError, OSError, subprocess.SubprocessError):
         return "", False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.declarations import check_declared, listed, texts_digest
+from actors.declarations import check_declared, differs, listed, texts_digest
 from actors.identity import (
     checkout,
     combined,
@@ -339,13 +339,8 @@ def start_run(work: Work) -> Done:
     content, study = directory.read_study()
     changed, removed = frozen_differences(directory, study, content, amendments)
     if changed or removed:
-        names = ", ".join(
-            [file.name for file in changed] + [f"{name} (removed)" for name in removed]
-        )
-        raise Refused(
-            f"not as frozen: {names}. Put it back, or record the change with "
-            '`ledger amend --reason "…"`'
-        )
+        gone = [f"{name} (removed)" for name in removed]
+        raise Refused(differs([*(file.name for file in changed), *gone]))
     unsafe = command.allow_unsafe_sandbox or not study.runs_foreign_code
     probed = accepted_sandbox(probe(), unsafe)
     commit, dirty = checkout()

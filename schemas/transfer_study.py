@@ -6,6 +6,7 @@ inspections and report with every other; its own part are families, memories, dr
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from schemas.base import Value
@@ -137,7 +138,9 @@ class Threshold(Value):
     count: Annotated[CountName, Meta(description="what is counted")]
     memory: Annotated[str, Meta(description="id of a memory; empty: all")] = ""
     driver: Annotated[str, Meta(description="id of a driver; empty: all")] = ""
-    class_: Annotated[CorrectionClass | Literal[""], Meta(description="empty: every class")] = ""
+    class_: Annotated[CorrectionClass | Literal[""], Meta(description="empty: every class")] = (
+        msgspec.field(name="class", default="")
+    )
     at_least: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="share of numerator")
     ] = None
@@ -256,6 +259,14 @@ def check_transfer_study(study: TransferStudy, refuse: Refuse) -> None:
                 'a memory of kind "command" brings its driver: it goes with one of kind "own", '
                 "and only with it",
             )
+    used = {system.memory for system in study.systems}, {s.driver for s in study.systems}
+    for key, declared, used_ids in (
+        ("memories", [memory.id for memory in study.memories], used[0]),
+        ("drivers", [driver.id for driver in study.drivers], used[1]),
+    ):
+        for index, item in enumerate(declared):
+            if item not in used_ids:
+                refuse(f"{key}[{index}]", f"{item!r} is part of no system: name it in [[systems]]")
     for index, threshold in enumerate(study.thresholds):
         key = f"thresholds[{index}]"
         if (threshold.at_least is None) == (threshold.at_most is None):

@@ -36,12 +36,17 @@ def explain(error: msgspec.ValidationError, document: Any, form: Form) -> str:
     got = f" (it is {value:.80})" if path else ""
     annotation = _annotation_at(form, path)
     if message.startswith("Invalid enum value"):
-        allowed = [json.dumps(value) for value in _literals_in(annotation)]
+        allowed = ["true", "false"] if _takes_bool(annotation) else []
+        allowed += [json.dumps(value) for value in _literals_in(annotation)]
         return f"`{path}`: allowed: {', '.join(allowed)}{got}"
     rule = _rule_in(annotation)
     if rule and message.startswith("Expected `str`"):
         return f"`{path}`: allowed: {rule}{got}"
     return f"`{path or 'the file'}`: {message[0].lower()}{message[1:]}{got}"
+
+
+def _takes_bool(annotation: Any) -> bool:
+    return annotation is bool or any(map(_takes_bool, get_args(annotation)))
 
 
 def failed_key(error: msgspec.ValidationError) -> str:

@@ -16,7 +16,7 @@ from ledger.cli.options import (
     study_option,
     writing,
 )
-from ledger.errors import Usage
+from ledger.errors import Refused, Usage
 
 if TYPE_CHECKING:
     from actors.analysis import AnyResults
@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compute the last recorded analysis again and compare every byte; shows no outcome.",
 )
-def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
+@click.option(
+    "--interim",
+    is_flag=True,
+    help="Look before every planned cell has ended; the report says so.",
+)
+def command(study: Path, as_json: bool, reason: str | None, check: bool, interim: bool) -> int:
     """Compute the declared analyses from the graded cells, or the scores of a transfer study, and
     record them.
 
@@ -55,6 +60,7 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
         if reason is not None:
             raise Usage("--check shows no outcome and takes no --reason")
         return _check(study, as_json)
+    _require_end(study, interim)
     pass_gate(study, reason, "an analysis", announce=as_json)
     recorded: int | None = None
     if may_append(study):
@@ -71,6 +77,25 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool) -> int:
     warn_of_drift(changed)
     _print(results, recorded, as_json)
     return 0
+
+
+def _require_end(study: Path, interim: bool) -> None:
+    """Raises Refused where planned cells have not ended and nobody said that an interim look is
+    meant: an inspection cannot be taken back."""
+    from projections.fold import fold
+    from projections.progress import Progress
+
+    with reading(study) as context:
+        progress = fold(Progress(context.artifacts.get), context.log_facts())
+    ended, planned = progress.done_cells(), len(progress.cells)
+    if progress.frozen is None or progress.completed or (interim and ended):
+        return
+    if ended == 0:
+        raise Refused("no cell has ended yet, so there is nothing to analyse: `ledger run`")
+    raise Refused(
+        f"{ended} of {planned} planned cells have ended: `ledger run` goes on. An early look is "
+        "recorded and makes every later amendment exploratory; where it is meant: --interim"
+    )
 
 
 def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:

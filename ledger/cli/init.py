@@ -1,6 +1,7 @@
 """``ledger init``."""
 
 import os
+import re
 import shlex
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 from ledger.cli.options import print_json, printable, reading
 from ledger.errors import Refused, Unfinished, Usage
 from ledger.study_directory import StudyDirectory
+from schemas.identifiers import check_identifier
 
 TEMPLATES = ("repair", "study-2", "transfer")
 FAMILIES = ("F101", "F102", "F103", "F104", "F105", "F106", "F107", "F108")
@@ -54,7 +56,10 @@ def command(directory: Path, template: str, as_json: bool) -> None:
             begins += [(examples / name, study.root / "families" / name) for name in names]
         for source, path in begins:
             if not path.exists():
-                write_file(path, source.read_bytes(), mode=0o644)
+                content = source.read_bytes()
+                if path == study.toml:
+                    content = _named(content, study.root.name)
+                write_file(path, content, mode=0o644)
     except OSError as error:
         raise Unfinished(f"{study.root}: {error.strerror}") from None
     uuid = create_ledger(study)
@@ -65,6 +70,15 @@ def command(directory: Path, template: str, as_json: bool) -> None:
     print(f"ledger   {uuid}")
     step = _first_step(study, template)
     print(f"next     edit {study.toml}, then: cd {shlex.quote(str(study.root))} && {step}")
+
+
+def _named(text: bytes, folder: str) -> bytes:
+    """The template with the folder's name as the study's id, where it can be one."""
+    try:
+        name = check_identifier(folder, "id").encode()
+    except ValueError:
+        return text
+    return re.sub(rb'(?m)^id = "my-[a-z]+"$', b'id = "' + name + b'"', text, count=1)
 
 
 def _first_step(study: StudyDirectory, template: str) -> str:

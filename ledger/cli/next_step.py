@@ -2,14 +2,17 @@
 
 import sys
 
-from actors.declarations import not_as_frozen, texts_digest
+from actors.analysis import outdated_by
+from actors.declarations import differs, not_as_frozen, texts_digest
 from actors.loop import Context
+from ledger.log import decode
 from ledger.sqlite_log import IMPORTED_MARK
 from projections.amendments import Amendments
 from projections.fold import fold
+from projections.progress import Progress
 from projections.tasks import MinedTasks
-from schemas.events.run import StudyCompleted
 from schemas.events.study import AnalysisCompleted, PlanPrepared, StudyFrozen, TasksFrozen
+from schemas.identifiers import STUDY_STREAM
 from schemas.study import Study
 
 
@@ -18,7 +21,7 @@ def next_step(context: Context, study: Study) -> str:
     facts = list(context.log_facts())
     last = {type(fact.event): fact.seq for fact in facts}
     if StudyFrozen in last:
-        return after_freeze(completed=StudyCompleted in last, analysed=AnalysisCompleted in last)
+        return after_freeze(context, fold(Progress(context.artifacts.get), facts))
     mined = fold(MinedTasks(context.artifacts.get), facts)
     texts = texts_digest(context.directory, study)
     if TasksFrozen in last and not mined.changed_since_frozen(study, texts):
@@ -27,10 +30,18 @@ def next_step(context: Context, study: Study) -> str:
     return _towards_tasks(study, mined, texts)
 
 
-def after_freeze(*, completed: bool, analysed: bool) -> str:
-    if not completed:
+def after_freeze(context: Context, progress: Progress) -> str:
+    """``progress``: folded up to the end of the log."""
+    if not progress.completed:
         return "`ledger run`"
-    return "`ledger report`" if analysed else '`ledger analyze --reason "…"`'
+    analysed = [
+        fact.event.head
+        for fact in map(decode, context.log.read_stream(STUDY_STREAM))
+        if isinstance(fact.event, AnalysisCompleted)
+    ]
+    if not analysed or outdated_by(context, analysed[-1]) is not None:
+        return '`ledger analyze --reason "…"`'
+    return "`ledger report`"
 
 
 def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
@@ -70,7 +81,4 @@ def warn_of_drift(names: list[str]) -> None:
 
 
 def drift_line(names: list[str]) -> str:
-    return (
-        f"{', '.join(names)}: not as frozen. Put it back, or record the change: "
-        '`ledger amend --reason "…"`'
-    )
+    return differs(names)

@@ -111,6 +111,11 @@ def require_ledger(directory: StudyDirectory) -> None:
     except FileNotFoundError:
         if not directory.toml.exists():
             directory.read_study()  # says that there is no study here and how to make one
+        if directory.checkpoints.exists():
+            raise Integrity(
+                f"{path} is gone, though {directory.checkpoints.name} beside it says that there "
+                f"was a ledger; {RESTORE}"
+            ) from None
         make = f"ledger init {shlex.quote(str(directory.root))}"
         raise Usage(f"{directory.root} has no ledger yet: `{make}` makes one") from None
     except OSError as error:

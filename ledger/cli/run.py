@@ -14,7 +14,7 @@ from actors.supervisor import SET_ROLES, Supervisor, Worker, prove_no_worker, st
 from ledger.checkpoint import Checkpointer
 from ledger.cli.options import json_option, print_json, study_option, writing
 from ledger.cli.progress_lines import ProgressLines
-from ledger.errors import LedgerError, SafetyStop
+from ledger.errors import LedgerError, Refused, SafetyStop
 from projections.progress import Progress
 from schemas.credentials import without_credentials
 from schemas.transfer_study import TransferStudy
@@ -65,7 +65,9 @@ def run_study(
 
     Raises the LedgerError that stopped the study; the stop is recorded first in every case.
     """
+    from actors.declarations import differs, not_as_frozen
     from actors.operator import HANDLERS
+    from projections.amendments import Amendments
     from projections.fold import fold
     from schemas.commands import StartRun, StopRun
 
@@ -79,6 +81,8 @@ def run_study(
         if not progress.stopped:  # the run that completed it was killed before it could say so
             abandon_pending(context, SET_ROLES, "the study is complete")
             stop("complete", "")
+        if changed := not_as_frozen(context.directory, fold(Amendments(), context.log_facts())):
+            raise Refused(differs(changed))
         print("the study is complete already", file=sys.stderr)
         return 0, progress
     carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), HANDLERS)

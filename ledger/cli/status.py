@@ -8,8 +8,7 @@ import click
 from actors.loop import Context
 from ledger.cli.options import json_option, print_json, print_table, reading, study_option
 from ledger.errors import LedgerError
-from schemas.events.study import AnalysisCompleted
-from schemas.identifiers import STUDY_STREAM
+from schemas.transfer_study import TransferStudy
 
 if TYPE_CHECKING:
     from projections.progress import Progress
@@ -47,11 +46,13 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         return
     if progress.simulated:
         print("SIMULATED: a rehearsal, not evidence")
-    state = progress.stopped or "running, or killed: `ledger run` goes on"
+    state = progress.stopped or "running, or killed"
     if progress.completed:
         state = "complete"
     elif progress.runs == 0:
-        state = "frozen, not started: `ledger run`"
+        state = "frozen, not started"
+    elif progress.stopped == "complete":
+        state = "planned cells were added"
     print(f"study       {progress.frozen.digest}")
     print(f"state       {state} (run {progress.runs}, head record {found['head']})")
     print(f"cells       {progress.done_cells()} of {len(progress.cells)} done")
@@ -65,8 +66,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         f"turns       {found['turn_attempts']} asked, {found['abandoned_turns']} abandoned, "
         f"{found['transport_retries']} transport retries"
     )
-    if progress.completed:
-        print(f"next        {hint}")
+    print(f"next        {hint}")
     if changed:
         print(f"changed     {drift_line(changed)}")
     if cells:
@@ -78,10 +78,11 @@ def _hint(context: Context, progress: "Progress") -> str:
     from ledger.cli.next_step import after_freeze, next_step
 
     if progress.frozen is not None:
-        kinds = {stored.envelope().type for stored in context.log.read_stream(STUDY_STREAM)}
-        analysed = AnalysisCompleted.TYPE in kinds
-        return after_freeze(completed=progress.completed, analysed=analysed)
+        return after_freeze(context, progress)
     try:
-        return next_step(context, context.directory.read_repair_study()[1])
+        _, study = context.directory.read_study()
     except LedgerError:
         return ""
+    if isinstance(study, TransferStudy):
+        return "`ledger transfer validate`, then `ledger freeze`"
+    return next_step(context, study)

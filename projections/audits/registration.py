@@ -1,4 +1,8 @@
-"""Can somebody who does not trust this clock see that the freeze came before the first answer?"""
+"""Can somebody who does not trust this clock see that the freeze came before the first answer?
+
+The first answer is a model's turn, or the first session of a transfer study: its drivers may ask no
+model at all.
+"""
 
 from typing import ClassVar
 
@@ -8,6 +12,7 @@ from schemas.base import Event
 from schemas.events.cell import TurnAnswered
 from schemas.events.ledger import CheckpointAnchored
 from schemas.events.study import StudyFrozen
+from schemas.events.transfer import SystemDescribed
 
 
 class RegistrationAudit:
@@ -15,9 +20,14 @@ class RegistrationAudit:
 
     NAME: ClassVar[str] = "registration"
     QUESTION: ClassVar[str] = (
-        "Was the frozen study anchored outside before the first response of a model?"
+        "Was the frozen study anchored outside before the first response of a model or a session?"
     )
-    FOLDS: ClassVar[tuple[type[Event], ...]] = (StudyFrozen, CheckpointAnchored, TurnAnswered)
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        StudyFrozen,
+        CheckpointAnchored,
+        TurnAnswered,
+        SystemDescribed,
+    )
 
     def __init__(self) -> None:
         self._findings = Findings(self.NAME)
@@ -29,12 +39,12 @@ class RegistrationAudit:
         match fact.event:
             case StudyFrozen():
                 self._frozen = fact.seq
-            case TurnAnswered():
+            case TurnAnswered() | SystemDescribed():
                 if self._first_response is None:
                     self._first_response = fact.seq
                     if self._frozen is None:
                         self._findings.violation(
-                            fact.seq, "a model answered before the study was frozen"
+                            fact.seq, "something answered before the study was frozen"
                         )
             case CheckpointAnchored() as anchor:
                 self._anchors += 1
