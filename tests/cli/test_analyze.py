@@ -56,7 +56,7 @@ def test_the_inspection_stands_before_the_analysis(ledger: Run, small: Path) -> 
 def test_what_is_not_as_frozen_is_said(ledger: Run, small: Path, tmp_path: Path) -> None:
     out = ledger("status", "--study", small).out
     assert 'next        `ledger analyze --reason "…"`' in out
-    said = "study.toml: not as frozen. Put it back, or record the change: `ledger amend"
+    said = "not as frozen: study.toml. Put it back, or record the change with `ledger amend"
     ran = ledger("analyze", "--reason", "as planned", "--study", small)
     assert "not as frozen" not in ran.out + ran.err
     assert "next        `ledger report`" in ledger("status", "--study", small).out

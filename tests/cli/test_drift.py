@@ -28,17 +28,20 @@ def test_a_study_as_it_was_frozen_says_nothing(ledger: Run, running: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "name"),
-    [(edit, "study.toml"), (edit_document, "protocol.md")],
+    ("change", "name", "bound"),
+    [
+        (edit, "study.toml", "study.toml"),
+        (edit_document, "protocol.md", "documents/protocol.md"),
+    ],
 )
 def test_the_status_tells_of_an_edit(
-    ledger: Run, running: Path, change: Callable[[Path], None], name: str
+    ledger: Run, running: Path, change: Callable[[Path], None], name: str, bound: str
 ) -> None:
     change(running)
     ran = ledger("status", "--study", running)
     assert ran.status == 0
     assert [line for line in ran.out.splitlines() if LINE in line and name in line]
-    assert ledger("status", "--json", "--study", running).json["not_as_frozen"] == [name]
+    assert ledger("status", "--json", "--study", running).json["not_as_frozen"] == [bound]
 
 
 def test_a_file_that_is_gone_is_an_edit(ledger: Run, running: Path) -> None:

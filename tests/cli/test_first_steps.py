@@ -49,6 +49,9 @@ def test_the_hint_of_init_can_be_pasted(ledger: Run, tmp_path: Path) -> None:
     hint = made.out.splitlines()[-1].partition(", then: ")[2]
     assert shlex.split(hint) == ["cd", str(folder), "&&", "ledger", "tasks", "mine"]
     (folder / "var" / "ledger.db").unlink()
+    lost = ledger("status", "--study", folder)
+    assert lost.status == 3 and "checkpoints.log beside it says" in lost.err
+    (folder / "var" / "checkpoints.log").unlink()
     said = ledger("status", "--study", folder).err
     command = said.partition("`")[2].partition("`")[0]
     assert shlex.split(command) == ["ledger", "init", str(folder)]
