@@ -14,7 +14,7 @@ from schemas.study import Model
 TOKEN = "a token of the tests"
 
 SHORT = Limits(
-    answer_s=10, load_s=10, first_token_s=10, progress_s=10, unload_s=0.4, poll_s=0.02, lms_s=20
+    answer_s=10, load_s=10, first_token_s=10, progress_s=10, unload_s=1.5, poll_s=0.02, lms_s=20
 )
 
 
