@@ -102,7 +102,9 @@ def open_repair(work: Work) -> Done:
             "void": "it is void by a fault that is not the system's, and runs again",
         }.get(score.result, "no stage of it failed")
         raise Refused(f"{command.cell} cannot be repaired: {why}")
-    manifest = dict(command.manifest) or layers_of(work.artifacts.get, evidence)
+    manifest = _together(
+        command.manifest, layers_of(work.artifacts.get, evidence), f"the run {command.cell}"
+    )
     if command.layer != "unknown":
         _require_layers(manifest, f"{score.memory} + {score.driver}")
     event = RepairOpened(
@@ -144,9 +146,11 @@ def change_repair(work: Work) -> Done:
             "declare the changed memory or driver and their system in study.toml, then "
             '`ledger amend --reason "…"`'
         )
-    after = dict(command.manifest) or manifest_of(work, state.study, command.memory, command.driver)
-    before = repair.opened.manifest
     attributed = repair.opened.layer != "unknown"
+    before = repair.opened.manifest
+    after = _together(
+        command.manifest, manifest_of(work, state.study, command.memory, command.driver), new
+    )
     if attributed:
         _require_layers(after, new)
         differing = [layer for layer in LAYERS if before[layer] != after[layer]]
@@ -268,13 +272,10 @@ def rerun_units(
 
 
 def manifest_of(work: Work, study: TransferStudy, memory_id: str, driver_id: str) -> dict[str, str]:
-    """Digests by layer of a declared system of ours. Raises Refused for somebody else's."""
+    """Digests by layer of a declared system; none of somebody else's, which its runs show."""
     memory, driver = study.memory(memory_id), study.driver(driver_id)
     if memory.kind not in OWN_KINDS or driver.kind == "own":
-        raise Refused(
-            f"the layers of {memory_id} + {driver_id} cannot be read from here: give them with "
-            "--manifest FILE (JSON: layer → digest)"
-        )
+        return {}
     folders = CaseFolders(work.scratch / "manifest")
     if folders.root.exists():
         remove_tree(folders.root)
@@ -286,6 +287,22 @@ def manifest_of(work: Work, study: TransferStudy, memory_id: str, driver_id: str
         system.close()
         remove_tree(folders.root)
     return {name: layers[name] for name in LAYERS if name in layers}
+
+
+def _together(given: Mapping[str, str], shown: Mapping[str, str], what: str) -> dict[str, str]:
+    """What is shown, and what is given where nothing is. Raises Refused for a contradiction."""
+    contradicted = [
+        layer
+        for layer in LAYERS
+        if layer in shown and given.get(layer, shown[layer]) != shown[layer]
+    ]
+    if contradicted:
+        raise Refused(
+            f"--manifest says otherwise about {', '.join(contradicted)} than {what}, which shows "
+            "them: leave out of the file what is shown"
+        )
+    together = {**given, **shown}
+    return {layer: together[layer] for layer in LAYERS if layer in together}
 
 
 def _require_layers(manifest: Mapping[str, str], system: str) -> None:

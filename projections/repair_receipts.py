@@ -3,7 +3,7 @@
 Asked when a repair is to be closed, and again by the audit of transfer studies.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +24,14 @@ def missing_to_close(read: ReadArtifact, scores: TransferScores, repair: Repair)
         yield "the choice of runs (`ledger transfer repair rerun`)"
         return
     failing = scores.evidence[repair.opened.cell]
+    changed = repair.changed
+    shown_before = layers_of(read, failing) if changed.attributed else {}
+    differing = [x for x in LAYERS if changed.before.get(x) != changed.after.get(x)]
+    if changed.attributed and differing != [changed.layer]:
+        yield f"a change of {changed.layer} alone"
+    denied = _contradicted(changed.before, shown_before)
+    if denied:
+        yield f"the {', '.join(denied)} before the change as {repair.opened.cell} shows"
     before = {family.family_id: family for family in failing.suite.families}
     for cell in repair.rerun.cells:
         score = scores.runs.get(cell)
@@ -34,14 +42,25 @@ def missing_to_close(read: ReadArtifact, scores: TransferScores, repair: Repair)
             yield f"a run of {cell} after the change (record {repair.changed_at})"
             continue
         evidence = scores.evidence[cell]
-        differing = _differing(before.get(evidence.family.family_id), evidence)
-        if differing:
-            yield f"{cell} with unchanged {', '.join(differing)}"
-        if repair.changed.attributed:
-            shown = layers_of(read, evidence)
-            other = [name for name in LAYERS if shown.get(name) != repair.changed.after.get(name)]
+        altered = _differing(before.get(evidence.family.family_id), evidence)
+        if altered:
+            yield f"{cell} with unchanged {', '.join(altered)}"
+        if changed.attributed:
+            other = _contradicted(changed.after, layers_of(read, evidence), must_show=shown_before)
             if other:
                 yield f"{cell} with the recorded {', '.join(other)} of the change"
+
+
+def _contradicted(
+    recorded: Mapping[str, str], shown: Mapping[str, str], must_show: Collection[str] = ()
+) -> list[str]:
+    """Layers of a receipt that a run shows otherwise, or does not show though the failing run did.
+    A layer that no run shows is as the receipt says."""
+    return [
+        layer
+        for layer in LAYERS
+        if (layer in shown or layer in must_show) and recorded.get(layer) != shown.get(layer)
+    ]
 
 
 def _differing(before: Family | None, evidence: RunEvidence) -> list[str]:

@@ -35,7 +35,7 @@ from projections.report_model import (
 from projections.transfer_counts import OF_EVENTS, OF_RECORDS, Behaviour, ClassCount, Counted
 from projections.transfer_results import SystemResult, TransferResults
 from projections.transfer_scores import RunScore
-from schemas.transfer import STAGES
+from schemas.transfer import LEAKAGE_RULES, STAGES
 from schemas.transfer_study import TransferStudy
 
 NOTICE = (
@@ -738,15 +738,21 @@ def _waivers(results: TransferResults) -> Section:
         return Section(
             id="waivers",
             title="Waivers",
-            blocks=(paragraph("No finding of the leakage lint was waived."),),
+            blocks=(paragraph("No finding of the review was waived."),),
         )
     table = Table(
-        caption="Findings of the leakage lint that were accepted before the freeze",
-        columns=(*columns("family", "rule", "case"), Column(title="reason", kind="prose")),
+        caption="Findings of the review that were accepted before the freeze",
+        columns=(
+            *columns("family", "rule", "of", "case"),
+            Column(title="reason", kind="prose"),
+        ),
         rows=tuple(
             (
                 each.family,
                 each.waiver.rule,
+                "the leakage lint"
+                if each.waiver.rule in LEAKAGE_RULES
+                else "what a verdict means: not the leakage lint",
                 each.waiver.case or "the whole family",
                 each.waiver.reason,
             )

@@ -45,6 +45,7 @@ from schemas.rendering import is_intact, normalised
 from schemas.study_file import parse_study
 from schemas.transfer import (
     NEEDS_RESOLUTION,
+    REQUIRED_STAGES,
     STAGES,
     Case,
     CaseKind,
@@ -1155,6 +1156,12 @@ def _result(
         notes.append("a claim about the memory is not supported")
     if failed:
         return "failed", tuple(notes)
+    unasked = REQUIRED_STAGES[run.case.kind] - set(run.case.required)
+    if not run.case.required:
+        notes.append("nothing required: the case asks for no stage, so nothing is verified")
+    elif unasked:
+        missing = ", ".join(stage for stage in STAGES if stage in unasked)
+        notes.append(f"not required by the case, and so not shown: {missing}")
     unknown = [stage for stage, found in stages.items() if found.verdict == "unobserved"]
     if unknown:
         notes.append(f"not shown: {', '.join(unknown)}")

@@ -5,6 +5,7 @@ is prohibited. A family is frozen before any case runs; the scorer reads nothing
 sections 2 and 4, and its completed tables.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -40,6 +41,26 @@ STAGES: tuple[Stage, ...] = (
     "action",
     "outcome",
 )
+_ALL = frozenset(STAGES)
+_USED: frozenset[Stage] = _ALL - {"resolution"}
+_EXCLUDED: frozenset[Stage] = _ALL - {"retrieval", "resolution"}
+_LAPSED: frozenset[Stage] = frozenset({"resolution", "decision", "action", "outcome"})
+REQUIRED_STAGES: Mapping[CaseKind, frozenset[Stage]] = {
+    "positive": _USED,
+    "outcome": _USED,
+    "persistence": _USED,
+    "scope_negative": _EXCLUDED,
+    "principal_negative": _EXCLUDED,
+    "task_negative": _EXCLUDED,
+    "supersession": _ALL,
+    "noninterference": _ALL,
+    "conflict": _ALL,
+    "expiry": _LAPSED,
+    "not_yet_valid": _LAPSED,
+    "persistence_negative": frozenset({"retention", "decision", "action", "outcome"}),
+    "baseline": frozenset({"retention"}),
+}
+"""What a run of each kind shows; with less required, nothing is verified."""
 Exercise = Literal["principal", "task", "valid_from", "persistence", "noninterference"]
 """What a family tests beyond the kinds that every family has."""
 Verdict = Literal["pass", "fail", "unobserved", "not_required"]
@@ -254,8 +275,32 @@ class Case(Value):
     note: str = ""
 
 
+LEAKAGE_RULES = frozenset(
+    {
+        "answer-words",
+        "baseline-prompt",
+        "blind-policy",
+        "cue-word",
+        "decision-word",
+        "leading-question",
+        "negative-prompt",
+        "options-sorted",
+        "prohibited-words",
+        "record-named",
+        "same-prompt",
+        "shared-run",
+        "tool-name",
+        "topic-terms",
+        "twin",
+    }
+)
+"""Rules of the leakage lint: about words, where an author may know better."""
+WAIVABLE_RULES = LEAKAGE_RULES - {"baseline-prompt"}
+"""The others decide what a verdict means: a baseline that is asked otherwise contrasts nothing."""
+
+
 class Waiver(Value):
-    """A lint finding that is accepted, with the reason; frozen and printed."""
+    """A finding of the leakage lint that is accepted, with the reason; frozen and printed."""
 
     rule: Identifier
     case: Annotated[str, Meta(description="case id; empty: the whole family")] = ""

@@ -24,13 +24,13 @@ from schemas.secret_shapes import secrets_in
 from schemas.transfer import (
     DECLARE_DECISION,
     NEEDS_RESOLUTION,
+    REQUIRED_STAGES,
     STAGES,
     CallPattern,
     Case,
     CaseKind,
     Exercise,
     Family,
-    Stage,
 )
 from schemas.transfer_checks import malformed
 
@@ -51,25 +51,6 @@ KIND_OF: Mapping[Exercise, CaseKind] = {
     "valid_from": "not_yet_valid",
     "persistence": "persistence",
     "noninterference": "noninterference",
-}
-_ALL = frozenset(STAGES)
-_USED: frozenset[Stage] = _ALL - {"resolution"}
-_EXCLUDED: frozenset[Stage] = _ALL - {"retrieval", "resolution"}
-_LAPSED: frozenset[Stage] = frozenset({"resolution", "decision", "action", "outcome"})
-REQUIRED_STAGES: Mapping[CaseKind, frozenset[Stage]] = {
-    "positive": _USED,
-    "outcome": _USED,
-    "persistence": _USED,
-    "scope_negative": _EXCLUDED,
-    "principal_negative": _EXCLUDED,
-    "task_negative": _EXCLUDED,
-    "supersession": _ALL,
-    "noninterference": _ALL,
-    "conflict": _ALL,
-    "expiry": _LAPSED,
-    "not_yet_valid": _LAPSED,
-    "persistence_negative": frozenset({"retention", "decision", "action", "outcome"}),
-    "baseline": frozenset({"retention"}),
 }
 MAX_CASE_ID = 56
 """A unit is ``<case id>.d<distractors>``, and no identifier is longer than 64."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from actors.families.completeness import ABSENT_KINDS, KIND_OF, NEGATIVES, REQUIRED_STAGES
+from actors.families.completeness import ABSENT_KINDS, KIND_OF, NEGATIVES
 from actors.families.expectation_notation import (
     ArgumentText,
     CallText,
@@ -41,6 +41,7 @@ from schemas.correction import Correction, EffectiveLifecycle, Name, Session, Ti
 from schemas.identifiers import Identifier
 from schemas.transfer import (
     NEEDS_RESOLUTION,
+    REQUIRED_STAGES,
     STAGES,
     Acknowledgement,
     ArgumentTest,

@@ -1,8 +1,8 @@
 """The review of a family before it is frozen: record rules, completeness, leakage lint, waivers.
 
-A waiver accepts findings of one rule, in one case or in the whole family, with a reason that is
-frozen and printed. What would make the family meaningless (an unknown record, a secret, a predicate
-that cannot hold) cannot be waived.
+A waiver accepts findings of one rule of the leakage lint, in one case or in the whole family, with
+a reason that is frozen and printed. What decides what a verdict means (records, kinds, stages,
+decisions, calls, predicates that can hold) cannot be waived.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,7 @@ from actors.families.ideal_calls import check_satisfiable
 from actors.families.problems import Findings, Problem
 from projections.corrections import Corrections
 from schemas.lifecycle import standings_of
-from schemas.transfer import Family
-
-NEVER_WAIVED = frozenset(
-    {"record", "record-differs", "secret", "unknown-record", "never-seeded", "case-id", "clock"}
-)
+from schemas.transfer import WAIVABLE_RULES, Family
 
 
 def review(family: Family, corrections: Corrections | None = None) -> list[Problem]:
@@ -32,7 +28,7 @@ def review(family: Family, corrections: Corrections | None = None) -> list[Probl
     for problem in problems:
         for index, waiver in enumerate(family.waivers):
             fits = waiver.rule == problem.rule and waiver.case in ("", problem.place)
-            if fits and problem.rule not in NEVER_WAIVED:
+            if fits and problem.rule in WAIVABLE_RULES:
                 used.add(index)
                 problem = msgspec.structs.replace(problem, waived=waiver.reason)
                 break
@@ -46,9 +42,10 @@ def review(family: Family, corrections: Corrections | None = None) -> list[Probl
                     place=waiver.case,
                     message=f"the waiver of `{waiver.rule}`{where} accepts nothing: "
                     + (
-                        "this rule cannot be waived"
-                        if waiver.rule in NEVER_WAIVED
-                        else "take it out"
+                        "take it out"
+                        if waiver.rule in WAIVABLE_RULES
+                        else "only the leakage lint's findings can be waived, since the others "
+                        "decide what a verdict means"
                     ),
                 )
             )

@@ -37,7 +37,8 @@ MAX_MANIFEST = 1 << 16
 manifest_option = click.option(
     "--manifest",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON file: layer \u2192 digest, all eight. Needed where the system does not show them.",
+    help="JSON file: layer \u2192 digest, of the layers that the system does not show. What a run "
+    "shows counts, and a file that contradicts it is refused.",
 )
 
 

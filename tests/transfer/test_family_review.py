@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.families import leakage_lint
 from actors.families.ideal_calls import ideal_calls, ideal_decision, play
 from actors.families.leakage_lint import blind_policies, tail
 from actors.families.load import load_family
-from actors.families.review import NEVER_WAIVED, review, review_suite, unwaived
+from actors.families.review import review, review_suite, unwaived
 from projections.corrections import Corrections
 from schemas.lifecycle import Standing
-from schemas.transfer import Family
+from schemas.transfer import LEAKAGE_RULES, WAIVABLE_RULES, Family
 
 GIVEN = sorted((Path(__file__).parent / "given").glob("*.yaml"))
 Edit = Callable[[dict[str, Any]], Any]
@@ -333,7 +334,29 @@ def test_a_waiver_that_accepts_nothing_is_a_problem_and_some_rules_accept_none()
         )
     )
     assert sorted(p.rule for p in unwaived(review(family))) == ["secret", "waiver"]
-    assert "secret" in NEVER_WAIVED
+
+
+@pytest.mark.parametrize(
+    ("rule", "edit"),
+    [
+        ("stages", set_in("positive", required=[])),
+        ("predicate", lambda d: case(d, "positive")["expected"].update(outcome=[])),
+        ("kinds", lambda d: d["cases"].remove(case(d, "baseline"))),
+        ("decision", lambda d: case(d, "positive")["expected"].update(decision_accept=["no"])),
+        ("baseline-prompt", set_in("baseline", prompt="Write another report.")),
+    ],
+)
+def test_what_decides_what_a_verdict_means_is_never_waived(rule: str, edit: Edit) -> None:
+    waiver = {"rule": rule, "reason": "it is easier"}
+    family = edited(each(edit, lambda d: d.update(waivers=[waiver])))
+    assert {rule, "waiver"} <= {problem.rule for problem in unwaived(review(family))}
+
+
+def test_every_rule_of_the_lint_and_no_other_is_waivable() -> None:
+    """The list in the types is what the lint says."""
+    source = Path(leakage_lint.__file__).read_text()
+    assert set(re.findall(r'rule="([a-z-]+)"', source)) == LEAKAGE_RULES
+    assert WAIVABLE_RULES < LEAKAGE_RULES
 
 
 def test_what_the_ledger_knows_decides() -> None:

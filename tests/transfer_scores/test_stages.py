@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from projections.fold import fold
@@ -34,6 +35,26 @@ def test_a_system_that_does_everything_right_is_verified(case: str) -> None:
     assert run.result == "verified"
     assert (run.earliest, run.uncertain, run.notes) == (None, (), ())
     assert run.behavioural == ("not_required" if case == "baseline" else "success")
+
+
+@pytest.mark.parametrize(
+    ("required", "note"),
+    [
+        ((), "nothing required: the case asks for no stage, so nothing is verified"),
+        (
+            ("retention", "retrieval", "relevance", "action", "outcome"),
+            "not required by the case, and so not shown: decision",
+        ),
+    ],
+)
+def test_a_case_that_asks_for_less_than_its_kind_is_never_verified(
+    required: tuple[Stage, ...], note: str
+) -> None:
+    first, *others = FAMILY.cases
+    first = msgspec.structs.replace(first, required=required)
+    family = msgspec.structs.replace(FAMILY, cases=(first, *others))
+    run = scored(first.case_id, Story(family=family))
+    assert (run.result, run.notes) == ("unverified", (note,))
 
 
 @pytest.mark.parametrize(

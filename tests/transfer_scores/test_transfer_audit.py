@@ -20,7 +20,7 @@ from schemas.events.transfer import (
     SessionOpened,
     TransferScored,
 )
-from schemas.transfer import Stage
+from schemas.transfer import LAYERS, Stage
 from tests.transfer_scores.recorded_story import append, record, two_systems
 from tests.transfer_scores.transfer_story import Story
 
@@ -79,6 +79,51 @@ def test_an_upgrade_between_two_scorings(tmp_path: Path) -> None:
     append(context, "study", TransferScored(scorer="0" * 64, head=10_000, scores=scores))
     (text,) = texts(audited(context))
     assert "retrieval was unobserved in an earlier scoring of this run" in text
+
+
+BEFORE = dict.fromkeys(LAYERS, "0" * 64)
+AFTER = {**BEFORE, "query": "1" * 64}
+FAILING, RERUN = "positive.d1/full/reader/0", "positive.d1/empty/reader/0"
+BOTH = {**AFTER, "relevance_filter": "1" * 64}
+
+
+@pytest.mark.parametrize(
+    ("shown_before", "shown_after", "missing"),
+    [
+        (BEFORE, AFTER, []),
+        ({}, {}, []),  # what the system does not show is as the receipt says
+        ({"query": "0" * 64}, {"query": "1" * 64}, []),
+        (BOTH, AFTER, [f"the query, relevance_filter before the change as {FAILING} shows"]),
+        (BEFORE, BOTH, [f"{RERUN} with the recorded relevance_filter of the change"]),
+        ({"query": "0" * 64}, {}, [f"{RERUN} with the recorded query of the change"]),
+    ],
+)
+def test_a_receipt_whose_layers_its_runs_do_not_show(
+    tmp_path: Path,
+    shown_before: dict[str, str],
+    shown_after: dict[str, str],
+    missing: list[str],
+) -> None:
+    story = Story()
+    story.run("positive", decisions=["queue"], layers=shown_before)
+    for event in (
+        RepairOpened(repair="R", cell=FAILING, stage="decision", layer="query", manifest=BEFORE),
+        RepairChanged(
+            repair="R",
+            layer="query",
+            before=BEFORE,
+            after=AFTER,
+            attributed=True,
+            new_memory="empty",
+            new_driver="reader",
+        ),
+        RepairRerun(repair="R", cells=(RERUN,), sample_seed="s"),
+    ):
+        story.add("repair/R", event)
+    story.run("positive", memory="empty", layers=shown_after)
+    story.add("repair/R", RepairClosed(repair="R", suite_version="1", limitation="none"))
+    found = texts(audited(record(story, tmp_path / "study")))
+    assert [text.partition("closed without ")[2] for text in found] == missing
 
 
 def test_another_prompt_than_the_frozen_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ledger.errors import Refused, Usage
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from projections.report_model import run_page
 from schemas.events.study import CellReexecuted
-from schemas.events.transfer import RepairChanged, RepairClosed, TransferScored
+from schemas.events.transfer import RepairChanged, RepairClosed, RepairOpened, TransferScored
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
 
 GIVEN = ROOT / "tests" / "transfer" / "given"
@@ -284,6 +284,32 @@ def test_a_manifest_that_is_none(
         analysed, "open", "R9", "--run", OVER_APPLIED, "--layer", "query", "--manifest", str(path)
     )
     assert isinstance(found, Usage) and why in str(found)
+
+
+def test_a_manifest_cannot_contradict_what_a_system_shows(
+    analysed: StudyOnDisk, tmp_path: Path
+) -> None:
+    """`careful` differs in two layers: no file makes one of them look as it was."""
+    study = analysed.copy(tmp_path / "copy")
+    lie = tmp_path / "lie.json"
+    lie.write_text(json.dumps({"conflict_policy": "0" * 64}))
+    failed = ("--run", OVER_APPLIED, "--layer", "relevance_filter")
+    refused = repair(study, "open", "R1", *failed, "--manifest", str(lie))
+    assert isinstance(refused, Refused) and "otherwise about conflict_policy" in str(refused)
+
+    assert repair(study, "open", "R1", *failed)["status"] == "opened"
+    (opened,) = [fact.event for fact in study.facts() if isinstance(fact.event, RepairOpened)]
+    toml = study.path / "study.toml"
+    toml.write_text(toml.read_text() + CHANGED)
+    assert study.ledger_command("amend", "--reason", "two changed systems").status == 0
+    lie.write_text(json.dumps({"conflict_policy": opened.manifest["conflict_policy"]}))
+    changed = ("change", "R1", "--memory", "careful", "--driver", "reader")
+    refused = repair(study, *changed, "--manifest", str(lie))
+    assert isinstance(refused, Refused) and "otherwise about conflict_policy" in str(refused)
+    # What is true may be said.
+    true = tmp_path / "true.json"
+    true.write_text(json.dumps(opened.manifest))
+    assert repair(study, "open", "R2", *failed, "--manifest", str(true))["status"] == "opened"
 
 
 def test_layers_that_cannot_be_seen_are_recorded_as_unattributed(

@@ -419,6 +419,7 @@ class Story:
         trial: int = 0,
         attempt: int = 0,
         capabilities: Capabilities | None = None,
+        layers: Mapping[str, str] | None = None,
         clock_control: Any = "settable",
         kept: Iterable[str] | None = None,
         altered: Mapping[str, str] | None = None,
@@ -468,7 +469,7 @@ class Story:
                 simulated=True,
             ),
             SystemDescribed(
-                memory=self.put({"kind": "store", "policy": memory}),
+                memory=self.put({"kind": "store", "policy": memory, "layers": layers or {}}),
                 driver=self.put({"kind": "reader"}),
                 capabilities=capabilities,
                 clock_control=clock_control,
