@@ -738,7 +738,7 @@ def _waivers(results: TransferResults) -> Section:
         return Section(
             id="waivers",
             title="Waivers",
-            blocks=(paragraph("No finding of the review was waived."),),
+            blocks=(paragraph("No finding of the leakage lint was waived."),),
         )
     table = Table(
         caption="Findings of the review that were accepted before the freeze",
