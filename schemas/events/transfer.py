@@ -4,6 +4,9 @@ Stream ``cell/<case>.d<n>/<memory>/<driver>/<trial>``. It begins with ``cell.sta
 and ends with one ``case.finished``. What is absent was not observed; nothing here is inferred.
 Counts beside the records (calls in the journal, retrievals of a session) say that none is missing:
 what was not done can be judged only where everything that was done is there.
+
+What a system did is its outcome: who reads its calls, its decision or its last words knows how it
+fared. So every event from its first delivery on lies behind the inspection gate, not only scores.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -85,6 +88,7 @@ class StoreSnapshotted(Event):
     """The store was read. Without items or a path retention is unobserved."""
 
     TYPE: ClassVar[str] = "store.snapshotted.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     when: Annotated[
         Literal["before_write", "after_write", "before_session", "after_session"],
         Meta(description="before or after which session"),
@@ -133,6 +137,7 @@ class MemoryRetrieved(Event):
     """Something was delivered from the memory to the driver."""
 
     TYPE: ClassVar[str] = "memory.retrieved.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     query: Annotated[str, Meta(description="as asked, bounded")]
     delivered: Annotated[
         tuple[RetrievedItem, ...], Meta(description="what was delivered, in order")
@@ -152,6 +157,7 @@ class MemoryWritten(Event):
     """The system was told something, or wrote to its memory."""
 
     TYPE: ClassVar[str] = "memory.written.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     acknowledged: Annotated[bool, Meta(description="the system says that it was kept")]
     text: Annotated[ArtifactRef, Meta(description="what it said")]
     grade: Grade
@@ -161,6 +167,7 @@ class FixtureCalled(Event):
     """A tool of the fixture was called; kept by the fixture, whoever called."""
 
     TYPE: ClassVar[str] = "fixture.called.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     number: Annotated[int, Meta(ge=0, description="call of the session, from 0")]
     tool: Annotated[str, Meta(description="name, as called")]
     effect: Annotated[Effect | Literal["none"], Meta(description="`none`: refused, no such tool")]
@@ -174,6 +181,7 @@ class DecisionDeclared(Event):
     """The system named its choice. The last one before the first state-changing call counts."""
 
     TYPE: ClassVar[str] = "decision.declared.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     option: Annotated[str, Meta(description="the named option")]
     basis: Annotated[tuple[str, ...], Meta(description="records that it says it used")]
     call: Annotated[int, Meta(ge=-1, description="number of the call; -1: in the final text")]
@@ -194,6 +202,7 @@ class SessionClosed(Event):
     """The session ended."""
 
     TYPE: ClassVar[str] = "session.closed.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     purpose: Annotated[Literal["write", "task"], Meta(description="teaching, or the scored task")]
     text: Annotated[ArtifactRef, Meta(description="last words of the system")]
     claims: Annotated[tuple[Claim, ...], Meta(description="what it says it did")] = ()
@@ -227,6 +236,7 @@ class CaseFinished(Event):
     """The cell ended, in exactly one class. All but `void` are observed outcomes."""
 
     TYPE: ClassVar[str] = "case.finished.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     cell: Annotated[CellId, Meta(description="the planned cell")]
     attempt: Annotated[Count, Meta(description="attempt that ended, from 0")]
     ended: Annotated[CaseClass, Meta(description="the class it ended in")]

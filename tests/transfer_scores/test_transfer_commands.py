@@ -156,19 +156,22 @@ def test_scores_are_asked_in_sql_behind_the_gate(analysed: StudyOnDisk) -> None:
 
 
 def test_show_tells_the_story_of_a_run(ran: StudyOnDisk, tmp_path: Path) -> None:
-    told = ran.ledger_command("show", OVER_APPLIED)
-    assert told.status == 0, told.err
-    lines = [line.split(maxsplit=1) for line in told.out.splitlines()]
-    words = {name: [rest[0] for first, *rest in lines if first == name] for name, *_ in lines}
-    assert words["prompt"] and words["prompt"][0].endswith((".", "?"))
-    assert "Correction CT-101" in words["content"][0], "what the memory delivered"
-    assert len(words["arguments"]) == len(words["result"]) > 0
-    assert words["text"] and "before" not in words, "the surface is behind the gate"
+    def told(*more: str) -> dict[str, list[str]]:
+        shown = study.ledger_command("show", OVER_APPLIED, *more)
+        assert shown.status == 0, shown.err
+        lines = [line.split(maxsplit=1) for line in shown.out.splitlines()]
+        return {name: [rest[0] for first, *rest in lines if first == name] for name, *_ in lines}
+
     study = ran.copy(tmp_path / "study")
-    shown = study.ledger_command("show", OVER_APPLIED, "--reason", "a look").out
-    assert [line.split()[0] for line in shown.splitlines() if " surface.read" not in line].count(
-        "after"
-    ) == 1
+    masked, looked = told(), told("--reason", "a look")
+    assert masked["prompt"] == looked["prompt"] and masked["prompt"][0].endswith((".", "?"))
+    of_the_outcome = {"content", "arguments", "result", "text", "before", "after"}
+    assert of_the_outcome.isdisjoint(masked), "what it did is its outcome: behind the gate"
+    assert of_the_outcome <= set(looked)
+    assert "Correction CT-101" in looked["content"][0], "what the memory delivered"
+    assert len(looked["arguments"]) == len(looked["result"]) > 0
+    inspected = study.ledger_command("query", "SELECT count(*) AS n FROM inspections", "--json")
+    assert inspected.json["rows"] == [{"n": 1}]
 
 
 def test_words_of_repair_studies_are_not_used_where_there_are_no_tasks(ran: StudyOnDisk) -> None:
