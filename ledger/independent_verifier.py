@@ -135,6 +135,8 @@ def read_lines(path: str) -> Rows:
     with regular(path) as file:
         while line := file.readline(MAX_RECORD + 2):
             yield None, line.removesuffix(b"\n"), None, None
+            if len(line) > MAX_RECORD + 1:  # its end may be anywhere: nothing after it is read
+                return
 
 
 def read_rows(connection: sqlite3.Connection) -> Rows:

@@ -582,9 +582,7 @@ class JsonlRecords:
             if line is None:
                 reason = f"a line longer than {MAX_RECORD_BYTES} bytes"
                 yield Stretch(rows, Unreadable(following, following + 1, reason, too_large=True))
-                rows, size = [], 0
-                following += 1
-                continue
+                return
             match = _BEGINNING.match(line)
             position = int(match[1]) if match else None
             rows.append((position, line))
@@ -597,7 +595,8 @@ class JsonlRecords:
             yield Stretch(rows)
 
     def _lines(self) -> Iterator[bytes | None]:
-        """Lines without their end; None for one that is too long, which is skipped unread."""
+        """Lines without their end; None for one that is too long, and then nothing: where it ends
+        would take as long to find as somebody cares to make it."""
         limit = MAX_RECORD_BYTES + 1
         try:
             while line := self._file.readline(limit):
@@ -606,9 +605,8 @@ class JsonlRecords:
                 elif len(line) < limit:
                     yield line
                 else:
-                    while (line := self._file.readline(limit)) and not line.endswith(b"\n"):
-                        pass
                     yield None
+                    return
         except OSError as error:
             raise Unfinished(f"{self.path}: {error.strerror}") from None
 

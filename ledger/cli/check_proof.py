@@ -1,6 +1,8 @@
 """``ledger check-proof``."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -70,7 +72,7 @@ def command(
                 "key": str(verifier) if verifier else None,
                 "seq": proven.index,
                 "leaf": proven.leaf.hex() if proven.leaf else None,
-                "record": msgspec.json.decode(carried) if carried else None,
+                "record": _document(carried) if carried else None,
                 "old_size": proven.old.size if proven.old else None,
             }
         )
@@ -85,3 +87,14 @@ def command(
         print(f"root       {tree.root.hex()}")
         print(f"signed     {verifier or 'unknown by whom: give the verifier string with --key'}")
     return 0 if proven.signed else 4
+
+
+def _document(record: bytes) -> Any:
+    """The record; its text where it is no JSON that can be printed again. A proof holds for bytes,
+    whatever they are: a stranger's may be anything."""
+    try:
+        document = msgspec.json.decode(record)
+        json.dumps(document, allow_nan=False)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return record.decode("utf-8", "replace")
+    return document

@@ -1,6 +1,8 @@
 """``ledger prove``, and ``ledger check-proof``, which needs only what the first has printed."""
 
 import shutil
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -147,3 +149,29 @@ def test_a_note_that_somebody_has_kept(ledger: Run, study: Path, tmp_path: Path)
     assert ran.status == 0 and ran.out.endswith(note.read_text())
     later = ledger("prove", str(size), "--study", study, "--against", note)
     assert later.status == 2 and f"over {size} records" in later.err
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"not json",
+        b"\xff\xfe",
+        b'{"a":"\xff"}',
+        b"[1e999]",
+        b"[" * 100_000,
+        b"[" * 900 + b"]" * 900,
+    ],
+)
+def test_a_proof_of_bytes_that_are_no_record_of_ours(
+    ledger: Run, tmp_path: Path, record: bytes
+) -> None:
+    """Anybody can prove anything of a log of their own: one leaf, which is its root."""
+    root = b64encode(sha256(b"\0" + record).digest()).decode()
+    signature = b64encode(bytes(76)).decode()
+    (tmp_path / "proof").write_text(
+        f"c2sp.org/tlog-proof@v1\nextra {b64encode(record).decode()}\nindex 0\n\n"
+        f"evil/name\n1\n{root}\n\n\u2014 evil/name {signature}\n"
+    )
+    ran = ledger("check-proof", tmp_path / "proof", "--json")
+    assert (ran.status, ran.json["status"]) == (4, "unsigned")
+    assert ran.json["record"]

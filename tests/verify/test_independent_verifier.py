@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import os
 import runpy
 import shutil
 import sqlite3
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from sample_ledger import SampleLedger
 
 from ledger import independent_verifier
+from ledger.errors import LedgerError
 from ledger.export import export, import_ledger
 from ledger.sqlite_log import SqliteLog
 from ledger.verify import Options, exit_status, verify
@@ -213,6 +215,22 @@ def test_what_is_not_canonical(tmp_path: Path, name: str) -> None:
     assert "FINDING NON_CANONICAL seq 0" in done.stdout
     report = verify(path)
     assert ("NON_CANONICAL", 0) in [(f.code, f.seq) for f in report.findings]
+
+
+def test_a_line_without_an_end_is_not_read_to_it(sample: SampleLedger, tmp_path: Path) -> None:
+    """A terabyte that takes no room, after the last record: one finding, and nobody reads on."""
+    export(sample.directory.root, tmp_path / "out")
+    path = tmp_path / "out" / "records.jsonl"
+    records = path.read_bytes().count(b"\n")
+    os.truncate(path, 1 << 40)
+    done = run(tmp_path / "out")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert f"FINDING NON_CANONICAL seq {records}" in done.stdout
+    report = verify(tmp_path / "out")
+    assert ("NON_CANONICAL", records) in [(f.code, f.seq) for f in report.findings]
+    with pytest.raises(LedgerError):
+        import_ledger(tmp_path / "out", tmp_path / "in")
+    assert not (tmp_path / "in").exists()
 
 
 @pytest.mark.parametrize(
