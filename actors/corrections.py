@@ -40,6 +40,7 @@ from schemas.events.correction import (
 )
 from schemas.identifiers import correction_stream
 from schemas.lifecycle import Standing, disagree, successors
+from schemas.look_alikes import same_person, scripts
 from schemas.secret_shapes import secrets_in
 
 EMITS = (
@@ -183,12 +184,7 @@ def approve_correction(work: Work) -> Done:
     record = standing.record
     if standing.state != "proposed":
         raise Refused(f"{record.correction_id} is {standing.state} already: only what is proposed")
-    proposer = known.proposers[record.correction_id]
-    if record.consequence == "high" and _same_person(command.approver, proposer):
-        raise Refused(
-            f"{record.correction_id} has high consequence and was proposed by {proposer}: somebody "
-            "else approves it"
-        )
+    _second_person(known, [record.correction_id], command.approver, "approves it")
     if record.persistence_allowed == "conditional" and not command.condition.strip():
         raise Refused(
             f"{record.correction_id} says `persistence_allowed: conditional`: name the condition "
@@ -242,15 +238,20 @@ def supersede_correction(work: Work) -> Done:
         raise Refused(
             f"a cycle: {command.correction_id} already stands in the place of {command.by}"
         )
+    _second_person(known, [command.correction_id, command.by], command.approver, "replaces it")
     event = CorrectionSuperseded(
-        correction_id=command.correction_id, by=command.by, reason=command.reason
+        correction_id=command.correction_id,
+        by=command.by,
+        reason=command.reason,
+        approver=command.approver,
     )
     return _about([command.correction_id], event)
 
 
 def expire_correction(work: Work) -> Done:
     command: ExpireCorrection = work.command
-    standing = _approved(_known(work), command.correction_id, "expired")
+    known = _known(work)
+    standing = _approved(known, command.correction_id, "expired")
     if instant_problem(command.at):
         raise Refused(instant_problem(command.at))
     if command.at <= standing.record.valid_from:
@@ -264,8 +265,12 @@ def expire_correction(work: Work) -> Done:
             f"{command.correction_id} ends at {end} already: its validity can be shortened, and "
             "prolonged only by a record that supersedes it"
         )
+    _second_person(known, [command.correction_id], command.approver, "ends it")
     event = CorrectionExpired(
-        correction_id=command.correction_id, at=command.at, reason=command.reason
+        correction_id=command.correction_id,
+        at=command.at,
+        reason=command.reason,
+        approver=command.approver,
     )
     return _about([command.correction_id], event)
 
@@ -321,12 +326,7 @@ def resolve_dispute(work: Work) -> Done:
             )
         if name in _all_successors(command.winner, known):
             raise Refused(f"{name} replaces {command.winner}: it cannot lose against it")
-    proposer = known.proposers[command.winner]
-    if winner.record.consequence == "high" and _same_person(command.approver, proposer):
-        raise Refused(
-            f"{command.winner} has high consequence and was proposed by {proposer}: somebody else "
-            "decides for it"
-        )
+    _second_person(known, [command.winner, *command.losers], command.approver, "decides for it")
     event = DisputeResolved(
         winner=command.winner,
         losers=command.losers,
@@ -338,9 +338,15 @@ def resolve_dispute(work: Work) -> Done:
 
 def withdraw_correction(work: Work) -> Done:
     command: WithdrawCorrection = work.command
-    if _standing(_known(work), command.correction_id).state == "withdrawn":
+    known = _known(work)
+    standing = _standing(known, command.correction_id)
+    if standing.state == "withdrawn":
         raise Refused(f"{command.correction_id} was withdrawn already")
-    event = CorrectionWithdrawn(correction_id=command.correction_id, reason=command.reason)
+    if standing.state != "proposed":  # what nobody has approved may be taken back alone
+        _second_person(known, [command.correction_id], command.approver, "takes it back")
+    event = CorrectionWithdrawn(
+        correction_id=command.correction_id, reason=command.reason, approver=command.approver
+    )
     return _about([command.correction_id], event)
 
 
@@ -377,8 +383,41 @@ def _all_successors(name: str, known: Corrections) -> set[str]:
     return found
 
 
-def _same_person(one: str, other: str) -> bool:
-    return " ".join(one.casefold().split()) == " ".join(other.casefold().split())
+def _second_person(known: Corrections, names: Sequence[str], who: str, what: str) -> None:
+    """Refuse where one of the records has high consequence, and ``who`` is nobody, cannot be told
+    from its proposer, or is written in letters of several scripts."""
+    for name in names:
+        if not _has_high_consequence(name, known):
+            continue
+        proposer = known.proposers[name]
+        why = f"{name} has high consequence and was proposed by {proposer}: somebody else {what}"
+        if not who.strip():
+            raise Refused(f"{why}; name who does, with --by")
+        if same_person(who, proposer):
+            raise Refused(why)
+        for person in (who, proposer):
+            if len(scripts(person)) > 1:
+                raise Refused(
+                    f"{why}, and a name that mixes {' and '.join(sorted(scripts(person))).lower()} "
+                    "letters tells nobody who it is: a name is written in one script"
+                )
+
+
+def _has_high_consequence(name: str, known: Corrections) -> bool:
+    """Of a record, or of one that it stands in the place of: a successor is not weighed less."""
+    waiting, seen = [name], {name}
+    while waiting:
+        step = waiting.pop()
+        standing = known.standings.get(step)
+        if standing is None:
+            continue
+        if standing.record.consequence == "high":
+            return True
+        replaced = {other for other, its in known.standings.items() if step in its.superseded_by}
+        replaced |= {standing.record.supersedes} if standing.record.supersedes else set()
+        waiting += sorted(replaced - seen)
+        seen |= replaced
+    return False
 
 
 def _about(names: Iterable[str], event: Any) -> Done:

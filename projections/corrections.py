@@ -100,12 +100,22 @@ class Corrections:
             case CorrectionSuperseded():
                 self._add(event.correction_id, "superseded_by", event.by)
                 self._note(
-                    fact, event.correction_id, "superseded", other=event.by, reason=event.reason
+                    fact,
+                    event.correction_id,
+                    "superseded",
+                    by=event.approver,
+                    other=event.by,
+                    reason=event.reason,
                 )
             case CorrectionExpired():
                 self._change(event.correction_id, ended=event.at)
                 self._note(
-                    fact, event.correction_id, "expired", other=event.at, reason=event.reason
+                    fact,
+                    event.correction_id,
+                    "expired",
+                    by=event.approver,
+                    other=event.at,
+                    reason=event.reason,
                 )
             case CorrectionDisputed():
                 self._add(event.correction_id, "disputed_with", event.against)
@@ -129,7 +139,9 @@ class Corrections:
                 )
             case CorrectionWithdrawn():
                 self._change(event.correction_id, state="withdrawn")
-                self._note(fact, event.correction_id, "withdrawn", reason=event.reason)
+                self._note(
+                    fact, event.correction_id, "withdrawn", by=event.approver, reason=event.reason
+                )
 
     def tables(self) -> Mapping[str, Sequence[Row]]:
         return {

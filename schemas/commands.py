@@ -143,6 +143,10 @@ class CloseRepair(Value, tag_field="do", tag="close_repair"):
 # --- corrections: carried out by the command line too ---------------------------------------------
 
 _Who = Annotated[Name, Meta(description="who it is, as colleagues know them")]
+_MaybeWho = Annotated[
+    str,
+    Meta(max_length=200, description="who it is; needed where consequence is high"),
+]
 _Reason = Annotated[Words, Meta(description="why")]
 
 
@@ -172,6 +176,7 @@ class SupersedeCorrection(Value, tag_field="do", tag="supersede_correction"):
     correction_id: Identifier
     by: Annotated[Identifier, Meta(description="the record that replaces it")]
     reason: _Reason
+    approver: _MaybeWho = ""
 
 
 class ExpireCorrection(Value, tag_field="do", tag="expire_correction"):
@@ -180,6 +185,7 @@ class ExpireCorrection(Value, tag_field="do", tag="expire_correction"):
     correction_id: Identifier
     at: Annotated[Timestamp, Meta(description="first instant at which it no longer holds")]
     reason: _Reason
+    approver: _MaybeWho = ""
 
 
 class DisputeCorrection(Value, tag_field="do", tag="dispute_correction"):
@@ -206,6 +212,7 @@ class WithdrawCorrection(Value, tag_field="do", tag="withdraw_correction"):
 
     correction_id: Identifier
     reason: _Reason
+    approver: _MaybeWho = ""
 
 
 # --- miner ---------------------------------------------------------------------------------------

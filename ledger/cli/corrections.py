@@ -29,6 +29,15 @@ def by_option(function: F) -> F:
     return click.option("--by", "who", required=True, help="Who does this.")(function)
 
 
+def maybe_by_option(function: F) -> F:
+    return click.option(
+        "--by",
+        "who",
+        default="",
+        help="Who does this; needed, and another than the proposer, where consequence is high.",
+    )(function)
+
+
 def reason_option(function: F) -> F:
     return click.option("--reason", required=True, help="Why, for everyone who looks later.")(
         function
@@ -175,15 +184,21 @@ def approve(
 @command.command("supersede")
 @study_option
 @json_option
+@maybe_by_option
 @reason_option
 @click.option("--with", "successor", required=True, help="The approved record in its place.")
 @click.argument("correction")
-def supersede(study: Path, as_json: bool, reason: str, successor: str, correction: str) -> None:
+def supersede(
+    study: Path, as_json: bool, who: str, reason: str, successor: str, correction: str
+) -> None:
     """Put an approved record in the place of another one that does not name it itself."""
     from schemas.commands import SupersedeCorrection
 
     order = SupersedeCorrection(
-        correction_id=_identifier(correction), by=_identifier(successor), reason=reason
+        correction_id=_identifier(correction),
+        by=_identifier(successor),
+        reason=reason,
+        approver=who,
     )
     _record(study, order)
     _say(as_json, [correction], "superseded")
@@ -192,15 +207,18 @@ def supersede(study: Path, as_json: bool, reason: str, successor: str, correctio
 @command.command("expire")
 @study_option
 @json_option
+@maybe_by_option
 @reason_option
 @click.option("--at", "instant", required=True, help="First instant at which it no longer holds.")
 @click.argument("correction")
-def expire(study: Path, as_json: bool, reason: str, instant: str, correction: str) -> None:
+def expire(
+    study: Path, as_json: bool, who: str, reason: str, instant: str, correction: str
+) -> None:
     """End an approved record's validity earlier than it says; it can never be prolonged."""
     from schemas.commands import ExpireCorrection
 
     order = ExpireCorrection(
-        correction_id=_identifier(correction), at=_instant(instant), reason=reason
+        correction_id=_identifier(correction), at=_instant(instant), reason=reason, approver=who
     )
     _record(study, order)
     _say(as_json, [correction], "expired")
@@ -249,13 +267,17 @@ def resolve(
 @command.command("withdraw")
 @study_option
 @json_option
+@maybe_by_option
 @reason_option
 @click.argument("correction")
-def withdraw(study: Path, as_json: bool, reason: str, correction: str) -> None:
+def withdraw(study: Path, as_json: bool, who: str, reason: str, correction: str) -> None:
     """Take a record back: it is never eligible again, and it stays in the ledger."""
     from schemas.commands import WithdrawCorrection
 
-    _record(study, WithdrawCorrection(correction_id=_identifier(correction), reason=reason))
+    _record(
+        study,
+        WithdrawCorrection(correction_id=_identifier(correction), reason=reason, approver=who),
+    )
     _say(as_json, [correction], "withdrawn")
 
 

@@ -42,6 +42,9 @@ class CorrectionSuperseded(Event):
     correction_id: Identifier
     by: Annotated[Identifier, Meta(description="the record that replaces it")]
     reason: Annotated[Words, Meta(description="why")]
+    approver: Annotated[
+        str, Meta(description="who did it; another than the proposer where consequence is high")
+    ] = ""
 
 
 class CorrectionExpired(Event):
@@ -51,6 +54,9 @@ class CorrectionExpired(Event):
     correction_id: Identifier
     at: Annotated[Timestamp, Meta(description="first instant at which it no longer holds")]
     reason: Annotated[Words, Meta(description="why")]
+    approver: Annotated[
+        str, Meta(description="who did it; another than the proposer where consequence is high")
+    ] = ""
 
 
 class CorrectionDisputed(Event):
@@ -80,3 +86,6 @@ class CorrectionWithdrawn(Event):
     TYPE: ClassVar[str] = "correction.withdrawn.v1"
     correction_id: Identifier
     reason: Annotated[Words, Meta(description="why")]
+    approver: Annotated[
+        str, Meta(description="who did it; another than the proposer where consequence is high")
+    ] = ""

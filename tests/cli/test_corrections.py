@@ -66,9 +66,9 @@ def test_from_a_file_to_a_decided_dispute(ledger: Run, begun: Path, tmp_path: Pa
     assert states(*now, "--at", str(before)) == {"CT-1": "disputed", "CT-2": "disputed"}
     assert states("--now", "2025-12-31T00:00:00Z")["CT-2"] == "active, not yet valid"
     assert states() == {"CT-1": "approved", "CT-2": "approved"}
-    run("expire", "CT-2", "--at", "2026-06-01T00:00:00Z", "--reason", "it moved")
+    run("expire", "CT-2", "--at", "2026-06-01T00:00:00Z", "--reason", "it moved", "--by", "bob")
     assert states(*now)["CT-2"] == "expired"
-    run("withdraw", "CT-1", "--reason", "never mind")
+    run("withdraw", "CT-1", "--reason", "never mind", "--by", "bob")
     text = run("show", "CT-1")
     for word in ("semantic_expectation", "withdrawn", "superseded by", "CT-2", "never mind"):
         assert word in text

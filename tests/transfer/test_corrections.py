@@ -93,16 +93,18 @@ def resolve(winner: str, *losers: str, approver: str = "Bob") -> ResolveDispute:
     return ResolveDispute(winner=winner, losers=losers, approver=approver, reason="asked")
 
 
-def expire(name: str, at: str) -> ExpireCorrection:
-    return ExpireCorrection(correction_id=name, at=at, reason="the audit is over")
+def expire(name: str, at: str, approver: str = "") -> ExpireCorrection:
+    return ExpireCorrection(
+        correction_id=name, at=at, reason="the audit is over", approver=approver
+    )
 
 
-def supersede(name: str, by: str) -> SupersedeCorrection:
-    return SupersedeCorrection(correction_id=name, by=by, reason="moved")
+def supersede(name: str, by: str, approver: str = "") -> SupersedeCorrection:
+    return SupersedeCorrection(correction_id=name, by=by, reason="moved", approver=approver)
 
 
-def withdraw(name: str) -> WithdrawCorrection:
-    return WithdrawCorrection(correction_id=name, reason="a mistake")
+def withdraw(name: str, approver: str = "") -> WithdrawCorrection:
+    return WithdrawCorrection(correction_id=name, reason="a mistake", approver=approver)
 
 
 def states(context: Context) -> dict[str, str]:
@@ -404,3 +406,65 @@ def test_the_key_of_a_listed_record_is_named_with_its_place() -> None:
     text = "records:\n- " + "\n  ".join(FILE.replace("class: b", "class: x").splitlines()) + "\n"
     with pytest.raises(BadFile, match=r"a.yaml:3: .*`class`: allowed"):
         read_records(text.encode(), "a.yaml")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ann",
+        " A n n ",
+        "\uff21nn",  # fullwidth
+        "\u0410nn",  # Cyrillic A
+        "Ann\u200b",  # with a space that nobody sees
+        "A\u0301nn.",  # with an accent and a full stop
+        "An\u0578",  # Armenian vo, drawn like an n: of no table here, but another script
+        "\u200b",
+    ],
+)
+def test_a_second_person_is_not_the_first_in_other_letters(
+    context: Context, do: Callable[..., None], name: str
+) -> None:
+    do(add(HIGH))
+    with pytest.raises(Refused, match="somebody else approves it"):
+        do(approve("H", name))
+    do(approve("H", "J\u00f6rg O'Neill"))
+    assert states(context)["H"] == "active"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda who: expire("H", "2026-06-01T00:00:00Z", who),
+        lambda who: supersede("H", "A", who),
+        lambda who: withdraw("H", who),
+    ],
+)
+def test_high_consequence_is_ended_by_a_second_person_too(
+    context: Context, do: Callable[..., None], step: Callable[[str], Any]
+) -> None:
+    do(add(HIGH, A), approve("H"), approve("A"))
+    for nobody in ("", "ann"):
+        with pytest.raises(Refused, match="H has high consequence"):
+            do(step(nobody))
+    do(step("Cleo"))
+    assert known(context).transitions[-1]["by"] == "Cleo"
+    assert states(context)["H"] != "active"
+
+
+def test_a_successor_is_not_weighed_less(context: Context, do: Callable[..., None]) -> None:
+    do(add(HIGH, record("L", supersedes="H")), approve("H"))
+    with pytest.raises(Refused, match="L has high consequence"):
+        do(approve("L", "Ann"))
+    do(approve("L", "Bob"), add(A), approve("A", "Ann"))
+    with pytest.raises(Refused, match="L has high consequence"):
+        do(supersede("L", "A"))
+    with pytest.raises(Refused, match="L has high consequence"):
+        do(withdraw("L", "Ann"))
+    assert states(context)["L"] != "withdrawn"
+
+
+def test_what_nobody_approved_is_taken_back_alone(
+    context: Context, do: Callable[..., None]
+) -> None:
+    do(add(HIGH), withdraw("H"))
+    assert states(context)["H"] == "withdrawn"
