@@ -363,6 +363,10 @@ class CaseRun:
         self._record_calls(world)
         if world.flooded:
             ended, detail = "flooded", f"more than {self.study.suite.max_calls} calls"
+        elif len(finish.claims) > MAX_CLAIMS or len(finish.text) > MAX_FINAL_TEXT:
+            # What is cut off is not judged: without an end to it, a lie could hide behind it.
+            ended = "flooded"
+            detail = f"{len(finish.claims)} claims and {len(finish.text)} characters at the end"
         self.recorded.append(
             events.SessionClosed(
                 purpose=given.purpose,

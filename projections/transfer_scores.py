@@ -9,8 +9,11 @@ session) says that all of them are there.
 Fresh-Session Correction-Transfer Protocol, section 4.
 """
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
@@ -41,7 +44,7 @@ from schemas.events.transfer import (
 )
 from schemas.identifiers import parse_cell_id
 from schemas.plan import Plan
-from schemas.rendering import is_intact, normalised
+from schemas.rendering import is_intact, normalised, read_record
 from schemas.study_file import parse_study
 from schemas.transfer import (
     NEEDS_RESOLUTION,
@@ -259,6 +262,27 @@ def read_items(content: bytes) -> list[StoreItem] | None:
     return items
 
 
+MAX_SHARED_WORDS = 1
+"""An item that has more words in common with what may not be kept may be a paraphrase of it. One is
+allowed: a note names its project, whatever it says."""
+
+
+def folded(text: str) -> str:
+    """A text as it is searched: compatible forms alike (NFKC), without invisible format characters,
+    without case, every run of white space one space."""
+    visible = "".join(
+        character
+        for character in unicodedata.normalize("NFKC", text)
+        if unicodedata.category(character) != "Cf"
+    )
+    return normalised(visible).casefold()
+
+
+def content_words(text: str) -> set[str]:
+    """Its words of at least four letters: shorter ones hold a sentence together."""
+    return set(re.findall(r"[^\W_]{4,}", folded(text)))
+
+
 class Reading:
     """One run's evidence, read: what the stages ask for. Artifacts are read once."""
 
@@ -287,8 +311,9 @@ class Reading:
             self.trace_shown
             and self.closed is not None
             and self.closed[1].retrievals == len(self.retrieved)
+            and all(self._texts(event) is not None for _, event in self.retrieved)
         )
-        """Nothing was delivered beside what is recorded."""
+        """Nothing was delivered beside what is recorded, and all of it can be read."""
         self.declared = self._declared()
 
     # -- store --
@@ -341,8 +366,16 @@ class Reading:
         teaching = self.case.write_session
         if teaching is not None and correction_id in teaching.teaches:
             words += teaching.turns
-        found = normalised(text).casefold()
-        return any(normalised(word).casefold() in found for word in words)
+        found = folded(text)
+        return any(folded(word) in found for word in words)
+
+    def shared_words(self, correction_id: str, text: str) -> set[str]:
+        """Words with a meaning of their own that a text has in common with a taught record."""
+        teaching, record = self.case.write_session, self.record(correction_id)
+        said = [*(teaching.turns if teaching else ())]
+        if record is not None:
+            said += [record.semantic_expectation, record.expected_decision]
+        return content_words(" ".join(said)) & content_words(text)
 
     # -- trace --
 
@@ -351,32 +384,60 @@ class Reading:
         return grade == "captured" or (grade == "reported" and self.run.reported_counts)
 
     def corrections_delivered(self, event: MemoryRetrieved) -> list[str]:
-        """By delivered item the correction that it carries; empty for any other item."""
-        content = read_items(self.read(event.content)) or []
-        texts = {item.id: item.text for item in content}
-        found = []
-        for item in event.delivered:
-            correction = self.correction_of.get(item.id, "")
-            if not correction:
-                for record in self.family.records:
-                    if self.holds(record.correction_id, texts.get(item.id, "")):
-                        correction = record.correction_id
-                        break
-            found.append(correction)
-        return found
+        """The corrections that the delivered items carry, in order; empty for any other item."""
+        return [name for item in self._delivered(event) for name in item[1]]
 
     def corrections_admitted(self, event: MemoryRetrieved) -> list[str] | None:
-        """The same for what was let through; None where that is not shown."""
-        if event.admitted is None:
+        """The same for what was let through; None where that is not shown. Where several items
+        were delivered under one id, all of them were let through by it."""
+        if event.admitted is None or self._texts(event) is None:
             return None
-        delivered = dict(
-            zip(
-                (item.id for item in event.delivered),
-                self.corrections_delivered(event),
-                strict=True,
-            )
-        )
-        return [delivered.get(id_, self.correction_of.get(id_, "")) for id_ in event.admitted]
+        carried: dict[str, list[str]] = {}
+        for _, other in self.retrieved:
+            for id_, names in self._delivered(other):
+                carried.setdefault(id_, []).extend(names)
+        for id_ in {id_ for id_, _ in self._delivered(event)}:
+            carried[id_] = [
+                name for item, names in self._delivered(event) if item == id_ for name in names
+            ]
+        return [name for id_ in event.admitted for name in carried.get(id_, self._named(id_))]
+
+    def _delivered(self, event: MemoryRetrieved) -> list[tuple[str, list[str]]]:
+        """(id, corrections) by delivered item. An id is the memory's own word: whether a record
+        that applies was delivered is read from the text alone, and a text that holds several
+        records delivers each of them."""
+        texts = self._texts(event) or [""] * len(event.delivered)
+        return [
+            (item.id, self.carried(text) or self._named(item.id))
+            for item, text in zip(event.delivered, texts, strict=True)
+        ]
+
+    def _texts(self, event: MemoryRetrieved) -> list[str] | None:
+        """The delivered texts in order; None where they are not those that the record names."""
+        texts = [item.text for item in read_items(self.read(event.content)) or ()]
+        digests = [sha256(text.encode("utf-8", "replace")).hexdigest() for text in texts]
+        return texts if digests == [item.digest for item in event.delivered] else None
+
+    def carried(self, text: str) -> list[str]:
+        """The corrections that stand in a text: those that apply where they stand there intact, the
+        others where anything of them does."""
+        names = [record.correction_id for record in self.family.records]
+        intact = [name for name in names if self.holds(name, text)]
+        rest = folded(text)
+        for name in intact:
+            if name in self.renderings:
+                rest = rest.replace(folded(self.renderings[name]), "")
+        return [
+            name
+            for name in names
+            if name in intact or (name not in self.case.eligible and self.mentions(name, rest))
+        ]
+
+    def _named(self, store_id: str) -> list[str]:
+        """What an id without the record's text says: nothing for a record that applies, and the
+        record where it is one that does not."""
+        name = self.correction_of.get(store_id, "")
+        return [""] if name in self.case.eligible else [name]
 
     def in_scope(self, correction_id: str) -> bool:
         record = self.record(correction_id)
@@ -562,15 +623,19 @@ def _retention_absent(
     names = teaching.teaches if teaching else [r.correction_id for r in reading.family.records]
     looked_at = reading.snapshots(after=True) if teaching else before
     for seq, snapshot in looked_at:
-        for item in (reading.items(snapshot) or ()) if reading.usable(snapshot.grade) else ():
-            for name in names:
-                if reading.mentions(name, item.text):
-                    return score(
-                        "fail", snapshot.grade, [seq], f"{name} is in the store ({snapshot.when})"
-                    )
+        items = (reading.items(snapshot) or ()) if reading.usable(snapshot.grade) else ()
+        # A record that was cut in pieces is found in the items one after the other.
+        texts = [item.text for item in items]
+        for name in names:
+            if any(reading.mentions(name, text) for text in (*texts, " ".join(texts))):
+                return score(
+                    "fail", snapshot.grade, [seq], f"{name} is in the store ({snapshot.when})"
+                )
     seqs = [seq for seq, _ in looked_at]
-    if teaching and looked_at[-1][1].when != "after_session":
-        return unobserved("the store after the session was not read", seqs)
+    if teaching:
+        unknown = _cannot_be_told_apart(reading, names, looked_at)
+        if unknown:
+            return unobserved(unknown, seqs)
     if any(
         reading.items(snapshot) is None or not reading.usable(snapshot.grade)
         for _, snapshot in looked_at
@@ -580,6 +645,45 @@ def _retention_absent(
     if any(snapshot.grade == "reported" for _, snapshot in looked_at):
         grade = "reported"
     return score("pass", grade, seqs, f"nothing of {', '.join(names)} is in the store")
+
+
+def _cannot_be_told_apart(
+    reading: Reading, names: Sequence[str], after: Sequence[tuple[int, StoreSnapshotted]]
+) -> str:
+    """Why it is not known that nothing of what was taught was kept; empty where it is. A store that
+    did not change kept nothing. Of one that did, every new item must be shown, and be about
+    something else."""
+    if [snapshot.when for _, snapshot in after] != [
+        "after_write",
+        "before_session",
+        "after_session",
+    ]:
+        return "the store was not read after teaching, before the session and after it"
+    before = [
+        event
+        for _, event in reading.run.all(StoreSnapshotted)
+        if event.when == "before_write" and reading.usable(event.grade)
+    ]
+    if not before:
+        return "the store before teaching was not read"
+    known = reading.items(before[-1])
+    for _, snapshot in after:
+        if not reading.usable(snapshot.grade):
+            return "the store cannot be read"
+        if snapshot.digest and snapshot.digest == before[-1].digest:
+            continue
+        items = reading.items(snapshot)
+        if items is None or known is None:
+            return "the store changed, and its items cannot be read"
+        new = [item.text for item in items if item not in known]
+        for name in names:
+            shared = sorted(reading.shared_words(name, " ".join(new)))
+            if len(shared) > MAX_SHARED_WORDS:
+                return (
+                    f"the store changed ({snapshot.when}), and whether its new items say {name} "
+                    f"in other words cannot be told: they share {', '.join(shared[:5])}"
+                )
+    return ""
 
 
 def _unchanged_by_teaching(reading: Reading) -> tuple[int, int] | None:
@@ -902,16 +1006,7 @@ def _judge_claim(
             items = reading.items(before[-1][1]) if before else None
             if items is None or not reading.usable(before[-1][1].grade):
                 return judged(None, (), "the store cannot be read")
-            named = [r.correction_id for r in reading.family.records]
-            if reading.record(claim.about):
-                named = [claim.about]
-            elif claim.about:
-                named = []
-            there = any(
-                (claim.about and claim.about in (item.id, *item.text.split()))
-                or any(reading.mentions(name, item.text) for name in named)
-                for item in items
-            )
+            there = any(_recalls(reading, claim.about, item) for item in items)
             return judged(
                 there, [before[-1][0]], "the record is in the store" if there else "no such record"
             )
@@ -948,18 +1043,50 @@ def _judge_claim(
             )
 
 
+MIN_CLAIM_WORDS = 3
+
+
+def _recalls(reading: Reading, about: str, item: StoreItem) -> bool:
+    """Whether an item of the store is the record that a claim is about: by its id, or by words that
+    are its meaning or at least three together out of it. A claim about nothing in particular is
+    about any of the family's records."""
+    if not about:
+        return any(
+            reading.mentions(record.correction_id, item.text) for record in reading.family.records
+        )
+    if reading.record(about):
+        return reading.mentions(about, item.text)
+    read = read_record(item.text)
+    if about == item.id or (read is not None and about == read.record_id):
+        return True
+    said = folded(about)
+    return any(
+        reading.mentions(record.correction_id, item.text)
+        and (
+            (meaning := folded(record.semantic_expectation)) in said
+            or (len(content_words(about)) >= MIN_CLAIM_WORDS and said in meaning)
+        )
+        for record in reading.family.records
+    )
+
+
 def _checks(reading: Reading, call: Call, about: str) -> bool:
-    """Whether a call reads what the claim is about: a tool, a surface, or anything at all."""
+    """Whether a call reads what the claim is about: a tool or surface that it names, or, where it
+    is about nothing in particular, anything at all."""
     if not call.ok or call.effect != "read":
         return False
     surfaces = reading.family.fixture.surfaces
     tools = {tool.name: tool for tool in reading.family.fixture.tools}
-    if about in tools:
-        return call.tool == about
-    if about in surfaces and call.tool in tools:
-        read_at = tools[call.tool].operation.path.split("/")[0]
-        return not surfaces[about] or surfaces[about].split("/")[0] == read_at
-    return True
+    if not about:
+        return True
+    named = {about, *re.findall(r"[\w.-]+", about)}
+    if call.tool in named:
+        return True
+    read_at = tools[call.tool].operation.path.split("/")[0] if call.tool in tools else None
+    return read_at is not None and any(
+        name in named and (not path or path.split("/")[0] == read_at)
+        for name, path in surfaces.items()
+    )
 
 
 # --- a run ----------------------------------------------------------------------------------------

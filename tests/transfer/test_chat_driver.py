@@ -247,3 +247,20 @@ def test_arguments_that_nest_without_end_are_no_action_and_never_void(
 
 def test_brackets_in_strings_do_not_nest() -> None:
     assert nesting('{"a": ["[[[{", "\\"[[", {"b": 1}]}') == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "ended"),
+    [
+        ({"claims": [{"kind": "saved", "about": ""}] * 100}, "completed"),
+        ({"claims": [{"kind": "saved", "about": ""}] * 101}, "flooded"),
+        ({"text": "x" * 100_001, "claims": []}, "flooded"),
+    ],
+)
+def test_last_words_without_an_end_are_a_flood(
+    laboratory: Make, said: dict[str, Any], ended: str
+) -> None:
+    lab = laboratory()
+    lab.advance(CELL)
+    events = answer(lab, CELL, action("finish", **{"text": "", **said}))
+    assert of(events, CaseFinished)[0].ended == ended

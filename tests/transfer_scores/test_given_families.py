@@ -27,9 +27,6 @@ question = "q"
 version = "1"
 families = ["f.yaml"]
 declared_basis = "captured"
-[[systems]]
-memory = "full"
-driver = "reader"
 """
 
 
@@ -46,9 +43,14 @@ class ScoredLaboratory:
             for m in MEMORIES
         )
         drivers = (f'[[drivers]]\nid = "{kind}"\nkind = "{kind}"\n' for kind in RULE_BASED)
+        systems = (
+            f'[[systems]]\nmemory = "{m.id}"\ndriver = "{kind}"\n'
+            for m in MEMORIES
+            for kind in RULE_BASED
+        )
         put = self.lab.context.artifacts.put
         suite = put(msgspec.json.encode(self.in_hand.suite), "application/json")
-        study = put("".join([HEAD, *memories, *drivers]).encode(), "application/toml")
+        study = put("".join([HEAD, *memories, *drivers, *systems]).encode(), "application/toml")
         self.append(FamiliesFrozen(suite=suite, version="1", families=8, cases=62, position=-1))
         self.append(msgspec.structs.replace(self.in_hand.event, study=study))
 
