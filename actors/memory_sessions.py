@@ -35,7 +35,7 @@ from actors.memory_systems.registry import OpenMemory, open_memory
 from actors.sandbox import Sandbox
 from actors.testing import sandbox_of
 from harnesses.drivers.contract import ModelAnswer, ModelCall
-from ledger.errors import LedgerError, Refused
+from ledger.errors import LedgerError, Refused, of_the_machine
 from ledger.log import Fact, NewEvent, decode
 from projections.fold import ReadArtifact
 from schemas.base import Event
@@ -67,7 +67,6 @@ class MemorySessions:
         self._monotonic = monotonic
         self._live: _Live | None = None
         self._sandbox: Sandbox | None = None
-        self._stored: set[str] = set()
 
     def close(self) -> None:
         """End a session that waits for a model, with every program that it started."""
@@ -140,10 +139,15 @@ class MemorySessions:
             run.discard()
             self._store(work, run)
             return _done(live.cell, [*run.take(), finished], version)
-        except (LedgerError, OSError):
+        except LedgerError:
             run.discard()
             raise
         except Exception as error:
+            # A full disk is met by the next attempt too; any other error of files comes of what a
+            # case does in its own folders, and is recorded.
+            if isinstance(error, OSError) and of_the_machine(error, work.context.directory.var):
+                run.discard()
+                raise
             detail = f"{type(error).__name__}: {error}"
             where = "".join(traceback.format_tb(error.__traceback__, -3))
             diagnostics.error("session void", cell=str(live.cell), error=detail, where=where)
@@ -172,12 +176,11 @@ class MemorySessions:
         )
 
     def _store(self, work: Work, run: CaseRun) -> None:
-        """Make what the events name durable, before they are: one sync a file and folder. What this
-        process has stored is not stored again (tools, prompts and states recur)."""
+        """Make what the events name durable, before they are: one sync a file and folder. Also what
+        this process has stored before: where the record that named it was never committed, `gc` may
+        have removed it since."""
         contents, run.contents = run.contents, {}
-        new = {digest: item for digest, item in contents.items() if digest not in self._stored}
-        work.artifacts.put_many(list(new.values()))
-        self._stored |= new.keys()
+        work.artifacts.put_many(list(contents.values()))
 
 
 @dataclass

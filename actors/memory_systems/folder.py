@@ -31,7 +31,24 @@ from schemas.events.transfer import Capabilities
 from schemas.rendering import read_record, render_note
 from schemas.transfer_study import Memory
 
+MAX_FOLDER_NAME = 200
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _SECTION = re.compile(r"^## (\d+)\n", re.MULTILINE)
+
+
+def folder_name(project: str, layout: str) -> str:
+    """The folder of a project: no two projects share one, none is a path, hidden, or named like the
+    file at the top. Characters other than letters, digits and ``._-`` are ``%XX`` of their UTF-8 as
+    in RFC 3986; a name that is too long ends in ``%%`` and its SHA-256."""
+    name = "".join(
+        chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}"
+        for byte in project.encode("utf-8", "surrogatepass")
+    )
+    if name.startswith(".") or name == layout:
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if len(name) > MAX_FOLDER_NAME:
+        name = f"{name[:100]}%%{sha256(name.encode()).hexdigest()}"
+    return name or "%"
 
 
 class FolderMemory:
@@ -110,11 +127,10 @@ class FolderMemory:
 
     def _file(self, project: str) -> Path:
         """The file of a project; the top one for what holds everywhere. A project's name is text
-        that somebody wrote, so it is no path until its unusual characters are replaced."""
+        that somebody wrote, so it is no path until its unusual characters are escaped."""
         if project == ANY:
             return self._tree / self._memory.layout
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", project)[:100].lstrip(".") or "_"
-        return self._tree / name / self._memory.layout
+        return self._tree / folder_name(project, self._memory.layout) / self._memory.layout
 
     def _write(self, project: str, text: str) -> str:
         path = self._file(project)

@@ -1,5 +1,6 @@
 """A case from its start to its end: what is recorded, in order, and what each fault becomes."""
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from actors.memory_systems.contract import (
 )
 from actors.memory_systems.store import StoreMemory
 from harnesses.memory.contract import Notice, StoredItem
+from ledger.errors import Unfinished
+from ledger.named_artifacts import named_artifacts
 from schemas.base import Event
 from schemas.commands import ContinueStudy
 from schemas.correction import Session
@@ -255,6 +258,37 @@ def test_what_cannot_be_taken_in_is_the_systems_and_no_fault_of_ours(
     finished = of(lab.run(POSITIVE), CaseFinished)[0]
     assert finished.ended == "malformed"
     assert type(error).__name__ in finished.detail
+
+
+def test_an_error_of_files_in_a_memorys_store_is_void_and_ends_with_the_attempts(
+    laboratory: Make,
+) -> None:
+    lab = laboratory(opener=faulty("recall", IsADirectoryError(errno.EISDIR, "a folder")))
+    for _ in range(lab.in_hand.study.attempts):
+        assert of(lab.run(POSITIVE), CaseFinished)[0].ended == "void"
+    assert lab.advance(POSITIVE) == []
+
+
+def test_a_full_disk_is_no_attempt_of_a_case(laboratory: Make) -> None:
+    lab = laboratory(opener=faulty("recall", OSError(errno.ENOSPC, "no space left")))
+    with pytest.raises(Unfinished, match="no space"):
+        lab.advance(POSITIVE)
+
+
+def test_what_was_stored_and_removed_before_a_commit_is_stored_again(laboratory: Make) -> None:
+    """Leftovers of a commit that was lost are removed; the worker that made them lives on."""
+    lab = laboratory()
+    lab.run(POSITIVE)
+    artifacts = lab.context.artifacts
+    for digest in list(artifacts.list_digests()):
+        artifacts.path(digest).unlink()
+    lab.run(POSITIVE.replace("positive.d0", "positive.d50"))
+    named = [
+        reference
+        for fact in lab.facts(POSITIVE.replace("positive.d0", "positive.d50"))
+        for reference, _ in named_artifacts(fact.event)
+    ]
+    assert named and all(len(artifacts.get(item)) == item.length for item in named)
 
 
 def test_a_void_run_is_followed_by_one_that_counts(laboratory: Make) -> None:

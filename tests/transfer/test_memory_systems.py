@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.memory_systems.contract import MEMORY_LAYERS, CaseFolders, MemorySystem, Opening, asked
+from actors.memory_systems.folder import folder_name
 from actors.memory_systems.registry import open_memory
 from ledger.errors import Refused
 from schemas.correction import Session
@@ -173,3 +175,30 @@ def test_a_kind_that_is_not_built_in_is_refused(folders: CaseFolders) -> None:
     unknown = Memory(id="m", kind="nowhere")  # type: ignore[arg-type]
     with pytest.raises(Refused, match=f"there are: {', '.join(sorted(registry.KINDS))}"):
         open_memory(unknown, Opening(folders, 1.0))
+
+
+PROJECTS = [
+    "team/x", "team_x", "team%2Fx", "CLAUDE.md", "%43LAUDE.md", ".", "..", ".hidden", "hidden", "",
+    "a" * 300, "a" * 301, "größe", "gr%C3%B6%C3%9Fe", "a b", "a_b",
+]  # fmt: skip
+
+
+def test_no_two_projects_share_a_folder_and_none_is_a_path() -> None:
+    names = [folder_name(project, "CLAUDE.md") for project in PROJECTS]
+    assert len(set(names)) == len(PROJECTS)
+    assert all(name and "/" not in name and name[0] != "." for name in names)
+    assert "CLAUDE.md" not in names and max(map(len, names)) <= 200
+    assert folder_name("halyard", "CLAUDE.md") == "halyard", "a usual name is its own"
+
+
+def test_a_project_that_is_named_like_the_file_at_the_top_has_a_folder(
+    folders: CaseFolders,
+) -> None:
+    system = opened(Memory(id="claude", kind="folder", layout="CLAUDE.md"), folders)
+    session = Session(
+        principal="role:x", project="CLAUDE.md", task_class="t", now="2026-07-01T09:00:00Z"
+    )
+    assert system.remember("for this project", session).acknowledged
+    other = msgspec.structs.replace(session, project="other")
+    assert "for this project" in system.recall("", session).items[0].text
+    assert system.recall("", other).items == ()
