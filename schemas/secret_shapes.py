@@ -7,9 +7,13 @@ unusual secret passes, and a harmless text may be refused; then a pointer to it 
 
 import math
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
+
+from schemas.look_alikes import latin_form
 
 _SHAPES = tuple(
     (kind, re.compile(pattern))
@@ -40,33 +44,57 @@ _SHAPES = tuple(
         ),
     )
 )
-_PASSWORD = re.compile(
-    r"(?i)\b(password|passwd|passphrase|pwd|passcode)\b\s*(?:is\b\s*)?[\"']?\s*[:=]\s*[\"']?(\S{4,})"
+_PASSWORD_WORD = (
+    r"\b(?:password|passwd|passphrase|pwd|passcode|passwort|kennwort|wachtwoord|contrase\u00f1a)\b"
+)
+_PASSWORD = re.compile(rf"(?i){_PASSWORD_WORD}\s*(?:is\b\s*)?[\"']?\s*[:=]\s*[\"']?(\S{{4,}})")
+_SPOKEN_PASSWORD = re.compile(
+    rf"(?i){_PASSWORD_WORD}[\"']?\s+(?:is|was|ist|war|lautet)\s+[\"']?([^\s\"']{{4,}})"
 )
 _ASSIGNMENT = re.compile(
     r"(?i)(?:\b|_)(secret|token|api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|"
     r"credentials?|auth)\b[\"']?\s*[:=]\s*[\"']?([^\s\"',;]{8,})"
 )
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
+_BASE64_WORD = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{20,}={0,2}(?![A-Za-z0-9+/=])")
 MIN_ENTROPY = 4.0
 """Bits a character, above which a long word of mixed letters and digits is like a key."""
 
 
 def secret_kinds(text: str) -> tuple[str, ...]:
-    """What the text seems to hold, in words, without any of it; empty for a harmless one."""
-    found = [kind for kind, pattern in _SHAPES if pattern.search(text)]
-    if _PASSWORD.search(text):
-        found.append("a password")
-    if any(_looks_random(match[2]) for match in _ASSIGNMENT.finditer(text)):
-        found.append("an assigned secret")
-    if not found and any(_is_key_like(word) for word in _LONG_WORD.findall(text)):
+    """What the text seems to hold, in words, without any of it; empty for a harmless one.
+
+    Read as it looks: in compatibility form, without what nobody sees, with Latin letters for those
+    that are drawn like them.
+    """
+    seen = latin_form(text)
+    found = _named_kinds(seen)
+    words = _BASE64_WORD.findall(seen)
+    if not found and any(_named_kinds(_decoded(word)) for word in words):
+        found.append("a secret in base64")
+    if not found and (
+        any(_is_key_like(word) for word in _LONG_WORD.findall(seen))
+        or any(_is_jumbled(word) for word in words)
+    ):
         found.append("a random-looking key")
     return tuple(dict.fromkeys(found))
 
 
+def _named_kinds(text: str) -> list[str]:
+    """Kinds that are known by a word or a mark beside the secret, or in it."""
+    found = [kind for kind, pattern in _SHAPES if pattern.search(text)]
+    if _PASSWORD.search(text) or any(
+        _is_no_word(match[1]) for match in _SPOKEN_PASSWORD.finditer(text)
+    ):
+        found.append("a password")
+    if any(_looks_random(match[2]) for match in _ASSIGNMENT.finditer(text)):
+        found.append("an assigned secret")
+    return found
+
+
 def secrets_in(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """(key, kind) for every secret-shaped text of plain data, keys of mappings included. A mapping
-    is also read as assignments: ``{password: x}`` is one."""
+    is also read as assignments, ``{password: x}`` is one, and a list of texts also as one text."""
     if isinstance(document, str):
         for kind in secret_kinds(document):
             yield path, kind
@@ -82,14 +110,51 @@ def secrets_in(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
                 for kind in secret_kinds(f"{key}: {value}"):
                     yield below, kind
     elif isinstance(document, Sequence):
-        for index, value in enumerate(document):
-            yield from secrets_in(value, f"{path}[{index}]")
+        inner = [
+            found
+            for index, value in enumerate(document)
+            for found in secrets_in(value, f"{path}[{index}]")
+        ]
+        yield from inner
+        parts = [value for value in document if isinstance(value, str)]
+        if len(parts) > 1 and not inner:
+            joined = {
+                kind for glue in ("", " ") for kind in _named_kinds(latin_form(glue.join(parts)))
+            }
+            for kind in sorted(joined):
+                yield path, kind
 
 
 def _looks_random(value: str) -> bool:
     has_digit = any(char.isdigit() for char in value)
     has_letter = any(char.isalpha() for char in value)
     return has_digit and has_letter and _entropy(value) >= 2.5
+
+
+def _is_no_word(value: str) -> bool:
+    """`hunter2`, `s3cr3t!x`, `correct-horse`: not the next word of a sentence."""
+    inner = value.rstrip(".,;:!?)")
+    return not inner.isalpha() or not (inner.islower() or inner.istitle())
+
+
+def _decoded(word: str) -> str:
+    """The text that base64 stands for; empty where it is none."""
+    try:
+        return b64decode(word + "=" * (-len(word) % 4), validate=True).decode("ascii")
+    except ValueError:
+        return ""
+
+
+def _is_jumbled(word: str) -> bool:
+    """Lower and upper case and digits that change at every third character or more often, as in a
+    key and not as in a name of several words."""
+    kinds = ["a" if c.islower() else "A" if c.isupper() else "1" for c in word if c.isalnum()]
+    changes = sum(
+        (one.isdigit(), one.isupper()) != (other.isdigit(), other.isupper())
+        for part in re.split("[/+=]", word)  # a path changes between its parts
+        for one, other in pairwise(part)
+    )
+    return set(kinds) == {"a", "A", "1"} and 3 * changes >= len(kinds) and _entropy(word) >= 3.5
 
 
 def _is_key_like(word: str) -> bool:

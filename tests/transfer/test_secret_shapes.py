@@ -1,11 +1,21 @@
 """Secret-shaped texts are found, harmless ones are not, and no finding repeats what it found."""
 
+from base64 import b64encode
+from pathlib import Path
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import actors.families
+from actors.families.load import load_family
 from schemas.secret_shapes import secret_kinds, secrets_in
 
+FAMILIES = [
+    *sorted((Path(__file__).parent / "given").glob("*.yaml")),
+    *sorted((Path(actors.families.__file__).parent / "examples").glob("*.yaml")),
+]
 # Put together here, so that no scanner of repositories takes this file for a leak.
 SECRETS = {
     "private key": "-----BEGIN OPENSSH " + "PRIVATE KEY-----",
@@ -28,6 +38,14 @@ SECRETS = {
     "password": "the password is: " + "hunter2",
     "password assignment": "DB_PASSWORD=x PASSWORD=" + "tr0ub4dor",
     "assignment": "api_key = '" + "x7Fq29Lmz" + "'",
+    "spoken": "the password is " + "hunter2",
+    "German": "Passwort: " + "hunter22",
+    "German, spoken": "das Passwort lautet " + "hunter2",
+    "Cyrillic letters": "p\u0430ssw\u043erd: " + "hunter22",
+    "fullwidth letters": "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44\uff1a" + "hunter22",
+    "unseen characters": "gh\u200bp_" + "a1B2" * 9,
+    "base64 of a password": b64encode(b"password=" + b"hunter2 for staging").decode(),
+    "short base64 key": "keep " + "q8Rt4Vb7Nw3Yp6Hs1Dg5" + "Fw==",
     "random": "keep " + "Zx9Kq2Lm8Rt4Vb7Nw3Yp6Hs1Dg5Fj0Ac" + "Ue",
 }
 HARMLESS = (
@@ -42,6 +60,12 @@ HARMLESS = (
     "user:operator-3",
     "surface report: status equals the ledger's value and source_ref starts with the ledger's id",
     "anthropics/claude-code#43393",
+    "The password is needed for the release.",
+    "Its password was changed on Monday; the passphrase is kept elsewhere.",
+    "F101-02-scope_negative.d0/everything/reader/0",
+    "TransferStudyRecord2026Again",
+    "https://example.org/Docs/v2/Started/Ch10",
+    "\u0414\u0435\u043b\u043e \u0432 \u043e\u0442\u0447\u0451\u0442\u0435",
 )
 
 
@@ -58,6 +82,30 @@ def test_a_secret_is_found_and_not_repeated(name: str) -> None:
 @pytest.mark.parametrize("text", HARMLESS)
 def test_a_harmless_text_passes(text: str) -> None:
     assert secret_kinds(text) == ()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [SECRETS["GitHub"][:9], SECRETS["GitHub"][9:]],
+        ["the password is", "hunter2"],
+        ["DB_", "PASSWORD=", "hunter22"],
+    ],
+)
+def test_a_secret_that_is_split_over_a_list(parts: list[str]) -> None:
+    found = list(secrets_in({"records": parts}))
+    assert found and {key for key, _ in found} == {"records"}
+
+
+def test_lists_of_harmless_texts_pass() -> None:
+    assert list(secrets_in([text for text in HARMLESS if "password" not in text])) == []
+
+
+@pytest.mark.parametrize("path", FAMILIES, ids=lambda path: path.stem)
+def test_no_family_holds_a_secret(path: Path) -> None:
+    family = load_family(path.read_bytes(), path.name)
+    assert list(secrets_in(msgspec.to_builtins(family))) == []
+    assert secret_kinds(path.read_text()) == ()
 
 
 def test_a_mapping_is_read_as_assignments_and_its_keys_as_texts() -> None:
