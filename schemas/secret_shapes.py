@@ -118,10 +118,10 @@ def secrets_in(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield from inner
         parts = [value for value in document if isinstance(value, str)]
         if len(parts) > 1 and not inner:
-            joined = {
-                kind for glue in ("", " ") for kind in _named_kinds(latin_form(glue.join(parts)))
-            }
-            for kind in sorted(joined):
+            # What is glued without a space may make a word of two harmless ones; a mark stays one.
+            whole = latin_form("".join(parts))
+            joined = {kind for kind, pattern in _SHAPES if pattern.search(whole)}
+            for kind in sorted(joined.union(_named_kinds(latin_form(" ".join(parts))))):
                 yield path, kind
 
 
@@ -132,9 +132,9 @@ def _looks_random(value: str) -> bool:
 
 
 def _is_no_word(value: str) -> bool:
-    """`hunter2`, `s3cr3t!x`, `correct-horse`: not the next word of a sentence."""
-    inner = value.rstrip(".,;:!?)")
-    return not inner.isalpha() or not (inner.islower() or inner.istitle())
+    """`hunter2`, `s3cr3t!x`, `openSesame`: not the next word of a sentence."""
+    inner = re.sub("[-'\u2019]", "", value.strip(".,;:!?()"))
+    return bool(inner) and not (inner.isalpha() and (inner.islower() or inner.istitle()))
 
 
 def _decoded(word: str) -> str:

@@ -61,6 +61,7 @@ HARMLESS = (
     "surface report: status equals the ledger's value and source_ref starts with the ledger's id",
     "anthropics/claude-code#43393",
     "The password is needed for the release.",
+    "The password is well-known; the passcode is (of course) not.",
     "Its password was changed on Monday; the passphrase is kept elsewhere.",
     "F101-02-scope_negative.d0/everything/reader/0",
     "TransferStudyRecord2026Again",
