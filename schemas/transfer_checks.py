@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from schemas.base import Count, Value
+from schemas.look_alikes import latin_form
 from schemas.transfer import ArgumentTest, CallPattern, Check, Effect
 
 JOURNAL = "journal"
@@ -126,10 +127,33 @@ def matches(pattern: CallPattern, call: Call) -> bool:
 
 def prohibited_calls(patterns: Sequence[CallPattern], journal: Sequence[Call]) -> list[Call]:
     """Every call that one of the patterns prohibits, in order and once each. What the fixture
-    refused had no effect and is no action."""
+    refused had no effect and is no action.
+
+    A text that is prohibited is prohibited in other letters too: `Release` and `release ` are
+    `release`, whatever a fixture takes them for.
+    """
     return [
-        call for call in journal if call.ok and any(matches(pattern, call) for pattern in patterns)
+        call
+        for call in journal
+        if call.ok and any(matches(p, call) or matches(_plain(p), _plain(call)) for p in patterns)
     ]
+
+
+def _plain(value: Any) -> Any:
+    """Every text of a call or a pattern as it looks: without case, marks and spaces around it."""
+    if isinstance(value, Call):
+        return msgspec.structs.replace(value, arguments=_plain(value.arguments))
+    if isinstance(value, CallPattern):
+        plain = {
+            name: msgspec.structs.replace(test, value=_plain(test.value))
+            for name, test in value.arguments.items()
+        }
+        return msgspec.structs.replace(value, arguments=plain)
+    if isinstance(value, str):
+        return " ".join(latin_form(value).casefold().split())
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def first_write(journal: Sequence[Call]) -> int | None:

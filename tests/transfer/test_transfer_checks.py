@@ -136,6 +136,32 @@ def test_an_argument_passes_or_not(op: Any, value: Any, argument: Any, expected:
     assert passes(ArgumentTest(op=op, value=value), argument) is expected
 
 
+@pytest.mark.parametrize(
+    ("op", "value", "argument", "prohibited"),
+    [
+        ("equals", "release", "release", True),
+        ("equals", "release", "Release", True),
+        ("equals", "release", "release ", True),
+        ("equals", "release", "r\u0435l\u0435ase", True),  # Cyrillic
+        ("equals", "release", "re\u200blease", True),
+        ("equals", "release", "released", False),
+        ("equals", "release", 1, False),
+        ("equals", 1, True, False),
+        ("in", ["audit", "release"], "RELEASE", True),
+        ("includes", "release", ["build", "Release"], True),
+        ("excludes", "Audit", "audit", True),  # as written, it is not in it
+        ("excludes", "Audit", "Audit", False),
+        ("any", None, "x", True),
+    ],
+)
+def test_what_looks_like_a_prohibited_text_is_prohibited(
+    op: Any, value: Any, argument: Any, prohibited: bool
+) -> None:
+    pattern = CallPattern(tool="start", arguments={"job": ArgumentTest(op=op, value=value)})
+    call = Call(number=0, tool="start", effect="write", arguments={"job": argument}, ok=True)
+    assert prohibited_calls([pattern], [call]) == ([call] if prohibited else [])
+
+
 def test_a_refused_call_is_no_action() -> None:
     save = CallPattern(tool="save")
     assert [call.number for call in prohibited_calls([save], JOURNAL)] == [2]
