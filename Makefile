@@ -8,7 +8,7 @@ SHELL = /bin/sh
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo demo-transfer test check bench sweeps server-memory golden docs lock clean
+.PHONY: help demo demo-transfer test check bench sweeps slow-sweeps systems-sweep server-memory golden docs lock clean
 
 help:
 	@sed -n '2,5p' Makefile
@@ -69,8 +69,15 @@ check: $(VENV)/dev.stamp
 test: check
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-sweeps: $(VENV)/dev.stamp $(VENV)/mem0.stamp $(VENV)/real-model.stamp server-memory
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+# The slow sweeps: all of them, or those below SWEEPS; then the systems that need an extra.
+SWEEPS = tests
+
+sweeps: slow-sweeps systems-sweep
+
+slow-sweeps: $(VENV)/dev.stamp $(VENV)/real-model.stamp
+	$(BIN)/python -m pytest -m slow $(SWEEPS) $(PYTEST_ARGS)
+
+systems-sweep: $(VENV)/dev.stamp $(VENV)/mem0.stamp server-memory
 	$(BIN)/python -m pytest tests/systems/test_mem0_memory.py tests/systems/test_mcp_memory.py
 
 bench: $(VENV)/dev.stamp
