@@ -43,8 +43,7 @@ def sha256(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(parts)).digest()
 
 
-# Ed25519: RFC 8032, section 5.1; points in extended coordinates, section 5.1.4.
-P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493  # Ed25519: RFC 8032, 5.1
 D, BASE = -121665 * pow(121666, -1, P) % P, (4 * pow(5, -1, P) % P).to_bytes(32, "little")
 
 
@@ -115,7 +114,6 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
     connection = sqlite3.connect(uri, uri=True)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * MAX_RECORD)
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
-    # First the schema (SCHEMA is its SHA-256): a view in a table's place may compute without end.
     query = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name LIMIT 99"
     marks = "SELECT * FROM pragma_application_id, pragma_user_version"
     found = repr([*connection.execute(query), *connection.execute(marks)])
