@@ -1,7 +1,6 @@
 """As many events as a large study has, from eight processes, through every command that reads them
 all; each in a process of its own, whose memory is measured."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -34,24 +33,28 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def ledger(*arguments: object) -> tuple[dict[str, object], float]:
-    """Run a command: (what it printed as JSON, MiB that it held at most).
+MEASURE = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[2:]).returncode
+with open(sys.argv[1], "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(status)
+"""
+"""Runs a command and writes down the memory that it held at most. A process of its own, because
+what Linux counts begins with what the process held that a program was started from, and a long test
+session holds hundreds of MiB."""
 
-    On Linux the figure is never below what the process held that it was forked from, and a long
-    test session holds hundreds of MiB; so it is forked from a small one.
-    """
-    fork = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
-    command = [sys.executable, "-c", fork, sys.executable, "-m", "ledger"]
-    command += [*map(str, arguments), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    with process.stdout as stdout:
-        printed = stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    # An imported ledger is anchored by what its reader has kept, and here that is nothing.
-    assert process.returncode in (0, 4), printed[-2000:]
-    return msgspec.json.decode(printed), usage.ru_maxrss / (
+
+def ledger(*arguments: object) -> tuple[dict[str, object], float]:
+    """Run a command: (what it printed as JSON, MiB that it held at most)."""
+    with tempfile.NamedTemporaryFile(prefix="ledger-load-") as measured:
+        command = [sys.executable, "-c", MEASURE, measured.name, sys.executable, "-m", "ledger"]
+        command += [*map(str, arguments), "--json"]
+        ran = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        # An imported ledger is anchored by what its reader has kept, and here that is nothing.
+        assert ran.returncode in (0, 4), ran.stdout[-2000:]
+        highest = int(measured.read())
+    return msgspec.json.decode(ran.stdout), highest / (
         1 << 20 if sys.platform == "darwin" else 1 << 10
     )
 
