@@ -167,7 +167,7 @@ def is_transfer(context: Context) -> bool:
 
 def last_analysis(context: Context) -> tuple[Fact, AnalysisCompleted]:
     """The last recorded analysis. Raises Refused where there is none."""
-    facts = [decode(stored) for stored in context.log.read_stream(STUDY_STREAM)]
+    facts = list(context.study_facts())
     for fact in reversed(facts):
         if isinstance(fact.event, AnalysisCompleted):
             return fact, fact.event

@@ -30,7 +30,6 @@ from projections.fold import fold
 from projections.progress import Progress
 from schemas.base import ArtifactRef
 from schemas.events.study import StudyFrozen, TasksFrozen, TreatmentIdentity
-from schemas.identifiers import STUDY_STREAM
 from schemas.plan import undeclared
 from schemas.study import Study
 from schemas.study_file import AnyStudy
@@ -65,11 +64,7 @@ class FrozenStudy:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        facts = [
-            fact
-            for fact in context.log_facts()
-            if fact.stream == STUDY_STREAM or isinstance(fact.event, Progress.FOLDS)
-        ]
+        facts = list(context.study_facts())
         progress = fold(Progress(context.artifacts.get), facts)
         if progress.frozen is None or progress.study is None:
             raise Refused("the study is not frozen: `ledger freeze` first")

@@ -22,8 +22,9 @@ class FrozenTransfer:
     """
 
     def __init__(self, context: Context) -> None:
-        progress = fold(Progress(context.artifacts.get), context.log_facts())
-        amendments = fold(Amendments(), context.log_facts())
+        facts = list(context.study_facts())
+        progress = fold(Progress(context.artifacts.get), facts)
+        amendments = fold(Amendments(), facts)
         if progress.frozen is None or progress.suite is None:
             raise Refused("the suite is not frozen: `ledger freeze` first")
         if not isinstance(progress.study, TransferStudy):

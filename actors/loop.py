@@ -32,7 +32,7 @@ from schemas.events.command import (
     CommandRefused,
     CommandRequested,
 )
-from schemas.identifiers import command_stream, role_stream
+from schemas.identifiers import STUDY_STREAM, command_stream, role_stream
 
 LEASE_SECONDS = 30.0
 
@@ -51,6 +51,11 @@ class Context:
     def log_facts(self) -> Iterator[Fact]:
         """Every event of the log, decoded, in order."""
         return map(decode, self.log.read())
+
+    def study_facts(self) -> Iterator[Fact]:
+        """Every event of the study's own stream: what was declared, frozen, amended and analysed.
+        Short, however long the log is."""
+        return map(decode, self.log.read_stream(STUDY_STREAM))
 
 
 @dataclass(frozen=True)

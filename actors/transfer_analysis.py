@@ -12,7 +12,6 @@ import msgspec
 from actors.identity import package_files
 from actors.loop import Context
 from ledger.errors import Integrity, Refused
-from ledger.log import decode
 from projections.amendments import Amendments
 from projections.declared_analyses import ComputedFrom
 from projections.fold import Follower
@@ -35,7 +34,6 @@ from projections.transfer_run_page import build_run_page
 from projections.transfer_scores import RunScore, TransferScores
 from schemas.base import ArtifactRef
 from schemas.events.transfer import TransferScored
-from schemas.identifiers import STUDY_STREAM
 from schemas.transfer_study import TransferStudy
 
 EMITS = (TransferScored,)
@@ -88,11 +86,9 @@ def scored(context: Context, results: TransferResults) -> TransferScored:
 def recorded_scores(context: Context) -> list[RunScore]:
     """The runs of every recorded scoring, earlier ones first."""
     runs: list[RunScore] = []
-    for stored in context.log.read_stream(STUDY_STREAM):
-        if stored.envelope().type == TransferScored.TYPE:
-            event = decode(stored).event
-            assert isinstance(event, TransferScored)
-            runs += _decode_scores(context, event.scores, stored.seq)
+    for fact in context.study_facts():
+        if isinstance(fact.event, TransferScored):
+            runs += _decode_scores(context, fact.event.scores, fact.seq)
     return runs
 
 

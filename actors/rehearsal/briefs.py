@@ -23,8 +23,7 @@ from schemas.task import Task
 def start_stand_in(context: Context) -> Iterator[StandInProcess]:
     """A running stand-in whose agents know the tasks of the frozen, simulated study. A transfer
     study has none: its agents know what a session tells them."""
-    progress = fold(Progress(context.artifacts.get), context.log_facts())
-    study = progress.study
+    study = fold(Progress(context.artifacts.get), context.study_facts()).study
     if study is None:
         raise Refused("the study is not frozen: `ledger freeze` first")
     directory = context.directory.run / "stand_in"

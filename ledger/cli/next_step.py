@@ -5,14 +5,12 @@ import sys
 from actors.analysis import outdated_by
 from actors.declarations import differs, not_as_frozen, texts_digest
 from actors.loop import Context
-from ledger.log import decode
 from ledger.sqlite_log import IMPORTED_MARK
 from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
 from projections.tasks import MinedTasks
 from schemas.events.study import AnalysisCompleted, PlanPrepared, StudyFrozen, TasksFrozen
-from schemas.identifiers import STUDY_STREAM
 from schemas.study import Study
 
 
@@ -36,7 +34,7 @@ def after_freeze(context: Context, progress: Progress) -> str:
         return "`ledger run`"
     analysed = [
         fact.event.head
-        for fact in map(decode, context.log.read_stream(STUDY_STREAM))
+        for fact in context.study_facts()
         if isinstance(fact.event, AnalysisCompleted)
     ]
     if not analysed or outdated_by(context, analysed[-1]) is not None:

@@ -120,7 +120,7 @@ def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:
     from actors.rehearsal.briefs import start_stand_in
     from projections.fold import fold
 
-    study = fold(Progress(context.artifacts.get), context.log_facts()).study
+    study = fold(Progress(context.artifacts.get), context.study_facts()).study
     assert study is not None  # `start_run` refuses before the freeze
     options: list[str] = []
     workers: list[Worker] = []

@@ -91,7 +91,7 @@ def handlers_of(
     from projections.progress import Progress
     from schemas import commands
 
-    study = fold(Progress(context.artifacts.get), context.log_facts()).study
+    study = fold(Progress(context.artifacts.get), context.study_facts()).study
     if study is None:
         raise Refused("the study is not frozen: `ledger freeze` first")
     handlers: Handlers = {}
