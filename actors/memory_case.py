@@ -34,7 +34,7 @@ from actors.memory_systems.contract import (
 )
 from actors.memory_systems.registry import OpenMemory
 from actors.sandbox.run import Sandbox, remove_tree
-from harnesses.contract import wire
+from harnesses.contract import wire, wire_tools
 from harnesses.drivers.contract import (
     AskModel,
     CallTool,
@@ -61,9 +61,7 @@ from schemas.events import transfer as events
 from schemas.events.study import StudyFrozen
 from schemas.events.transfer import CaseFinished, Claim, RetrievedItem
 from schemas.identifiers import CellId
-from schemas.offered_tool import OfferedTool
 from schemas.rendering import nonce, render
-from schemas.study import Model
 from schemas.transfer import DECLARE_DECISION, Case, Family, FrozenSuite, Grade, PlannedCase
 from schemas.transfer_study import Driver, Memory, TransferStudy
 
@@ -588,10 +586,10 @@ class CaseRun:
 
         ``answer_schema`` stands in it only where the driver gave one.
         """
-        model = model_of(self.study, self.driver)
+        model = self.study.model(self.driver.model)
         request = ModelRequest(
             messages=wire(question.messages),
-            tools=wire_offered(question.tools),
+            tools=wire_tools(question.tools),
             temperature=model.generation.temperature,
             top_p=model.generation.top_p,
             seed=model.generation.seed + self.cell.repeat,
@@ -641,33 +639,13 @@ def _is_empty(folder: Any) -> str:
     return "new and empty" if not any(folder.iterdir()) else "not empty"
 
 
-def wire_offered(tools: Sequence[OfferedTool]) -> list[dict[str, Any]]:
-    """Tools in the form of OpenAI's chat completions request (``tools``)."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-            },
-        }
-        for tool in tools
-    ]
-
-
-def model_of(study: TransferStudy, driver: Driver) -> Model:
-    """The model that a chat driver asks."""
-    return next(model for model in study.models if model.id == driver.model)
-
-
 def driver_manifest(study: TransferStudy, driver: Driver) -> Manifest:
     """What makes one of our drivers the one it is. Of a model's, no layer can be seen."""
     known = find_driver(driver.kind)
     sources = source_digests(known)
     settings: dict[str, Any] = dict(known.layers)
     if driver.model:
-        settings["model"] = msgspec.to_builtins(model_of(study, driver))
+        settings["model"] = msgspec.to_builtins(study.model(driver.model))
     return Manifest(
         kind=driver.kind,
         id=driver.id,

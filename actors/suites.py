@@ -13,8 +13,6 @@ from schemas.plan import Plan, PlannedCell
 from schemas.transfer import Family, FrozenSuite, PlannedCase
 from schemas.transfer_study import Driver, Memory, System, TransferStudy
 
-RULE_BASED = frozenset({"reader", "null", "over_applier", "ignorer", "liar", "early_acknowledger"})
-
 
 def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Family, ...]:
     """The families that the study names, in its order.
@@ -87,7 +85,7 @@ def trials_of(study: TransferStudy, system: System) -> int:
 def is_deterministic(memory: Memory, driver: Driver) -> bool:
     """Our store, folder and rule-based drivers are; others where their study says so."""
     memory_is = memory.deterministic or memory.kind in ("store", "folder")
-    return memory_is and (driver.kind in RULE_BASED or driver.kind == "own")
+    return memory_is and driver.kind != "chat"
 
 
 def extend_plan(old: Plan, new: Plan, only: Iterable[CellId] | None = None) -> Plan:

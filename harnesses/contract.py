@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-if TYPE_CHECKING:  # the tools import this module, so the name is only needed by type checkers
+if TYPE_CHECKING:  # the tools import this module, so the names are only needed by type checkers
     from harnesses.tools.workspace import Workspace
+    from schemas.offered_tool import OfferedTool
 
 ReasoningHistory = Literal["omit", "tool_chain", "keep"]
 
@@ -291,7 +292,7 @@ def wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return wired
 
 
-def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def wire_tools(tools: Sequence[ToolSpec | OfferedTool]) -> list[dict[str, Any]]:
     """Tools in the form of OpenAI's chat completions request (``tools``)."""
     return [
         {

@@ -16,6 +16,7 @@ from ledger.errors import Integrity, RecordRefused
 from schemas.base import Event
 from schemas.envelope import MAX_INTEGER, MAX_NESTING, MAX_RECORD_BYTES, Envelope
 from schemas.events import EVENT_TYPES
+from schemas.json_nesting import nesting
 
 _encoder = msgspec.json.Encoder()
 _UNFIT = (UnicodeError, OverflowError, TypeError, RecursionError, msgspec.DecodeError)
@@ -176,28 +177,6 @@ def _is_shallow(record: bytes) -> bool:
     # Counting is fast and enough for nearly every record; brackets in strings only cost time.
     brackets = record.count(b"{") + record.count(b"[")
     return brackets <= MAX_NESTING or nesting(record) <= MAX_NESTING
-
-
-def nesting(record: bytes) -> int:
-    """Deepest nesting of objects and arrays in JSON text, strings skipped. Linear, no recursion."""
-    depth = deepest = 0
-    in_string = escaped = False
-    for byte in record:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in (0x7B, 0x5B):
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in (0x7D, 0x5D):
-            depth -= 1
-    return deepest
 
 
 def _check_integers(value: Any, where: str) -> None:

@@ -48,16 +48,22 @@ CONSISTENCY_HEADER = b"old "
 MAX_PROOF_BYTES = 4 << 20
 MAX_HASHES = 63
 
-_HASH = rb"(?:[A-Za-z0-9+/]{43}=\n)"
+_HASHES = rb"(?P<hashes>(?:[A-Za-z0-9+/]{43}=\n){0,%d})\n" % MAX_HASHES
 _NUMBER = rb"(?:0|[1-9][0-9]{0,15})"
 _INCLUSION = re.compile(
-    rb"(?:extra (?P<extra>[A-Za-z0-9+/]*={0,2})\n)?index (?P<index>" + _NUMBER + rb")\n"
-    rb"(?P<hashes>" + _HASH + rb"{0,63})\n(?P<note>.+)",
+    rb"(?:extra (?P<extra>[A-Za-z0-9+/]*={0,2})\n)?index (?P<index>"
+    + _NUMBER
+    + rb")\n"
+    + _HASHES
+    + rb"(?P<note>.+)",
     re.DOTALL,
 )
 _CONSISTENCY = re.compile(
-    rb"old (?P<old>" + _NUMBER + rb")\n(?P<hashes>" + _HASH + rb"{0,63})\n"
-    rb"(?P<note>[^\n]+\n[^\n]+\n[^\n]+\n\n(?:[^\n]+\n)+)\n(?P<old_note>.+)",
+    rb"old (?P<old>"
+    + _NUMBER
+    + rb")\n"
+    + _HASHES
+    + rb"(?P<note>[^\n]+\n[^\n]+\n[^\n]+\n\n(?:[^\n]+\n)+)\n(?P<old_note>.+)",
     re.DOTALL,
 )
 

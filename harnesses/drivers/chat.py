@@ -33,6 +33,7 @@ from harnesses.drivers.contract import (
     recall,
     remember,
 )
+from schemas.json_nesting import nesting
 from schemas.offered_tool import OfferedTool
 
 MALFORMED_IN_A_ROW = 3
@@ -155,10 +156,10 @@ def read_action(answer: ModelAnswer) -> tuple[str, Any] | None:
     """(tool, arguments) of an answer; None where it is no action. The first of several calls."""
     if answer.calls:
         first: ModelCall = answer.calls[0]
-        if nesting(first.arguments) > MAX_NESTING:
+        if _too_deep(first.arguments):
             return None
         return first.name, _decoded(first.arguments)
-    if nesting(answer.content) > MAX_NESTING:
+    if _too_deep(answer.content):
         return None
     found = _decoded(answer.content.strip().removeprefix("```json").removesuffix("```"))
     if isinstance(found, dict) and isinstance(found.get("tool"), str):
@@ -166,23 +167,8 @@ def read_action(answer: ModelAnswer) -> tuple[str, Any] | None:
     return None
 
 
-def nesting(text: str) -> int:
-    """How deep the brackets of a JSON text nest, those in its strings left out; in one pass, before
-    anything is decoded."""
-    depth = deepest = 0
-    in_string = escaped = False
-    for character in text:
-        if in_string:
-            in_string = escaped or character != '"'
-            escaped = character == "\\" and not escaped
-        elif character == '"':
-            in_string = True
-        elif character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
+def _too_deep(text: str) -> bool:
+    return nesting(text.encode("utf-8", "surrogatepass")) > MAX_NESTING
 
 
 def _decoded(text: str) -> Any:

@@ -12,14 +12,18 @@ from projections.progress import Progress
 from projections.tasks import MinedTasks
 from schemas.events.study import AnalysisCompleted, PlanPrepared, StudyFrozen, TasksFrozen
 from schemas.study import Study
+from schemas.study_file import AnyStudy
+from schemas.transfer_study import TransferStudy
 
 
-def next_step(context: Context, study: Study) -> str:
+def next_step(context: Context, study: AnyStudy) -> str:
     """A command in backquotes with what it is for, or what stands in its way."""
     facts = list(context.log_facts())
     last = {type(fact.event): fact.seq for fact in facts}
     if StudyFrozen in last:
         return after_freeze(context, fold(Progress(context.artifacts.get), facts))
+    if isinstance(study, TransferStudy):
+        return "`ledger transfer validate`, then `ledger freeze`"
     mined = fold(MinedTasks(context.artifacts.get), facts)
     texts = texts_digest(context.directory, study)
     if TasksFrozen in last and not mined.changed_since_frozen(study, texts):
@@ -75,8 +79,4 @@ def drift(context: Context) -> list[str]:
 def warn_of_drift(names: list[str]) -> None:
     """One line on standard error, where something differs."""
     if names:
-        print(f"ledger: {drift_line(names)}", file=sys.stderr)
-
-
-def drift_line(names: list[str]) -> str:
-    return differs(names)
+        print(f"ledger: {differs(names)}", file=sys.stderr)

@@ -8,7 +8,6 @@ import click
 from actors.loop import Context
 from ledger.cli.options import json_option, print_json, print_table, reading, study_option
 from ledger.errors import LedgerError
-from schemas.transfer_study import TransferStudy
 
 if TYPE_CHECKING:
     from projections.progress import Progress
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 @click.option("--cells", is_flag=True, help="One line a cell.")
 def command(study: Path, as_json: bool, cells: bool) -> None:
     """Show how far the study has come, also while it runs. Shows no outcome."""
-    from ledger.cli.next_step import drift, drift_line
+    from actors.declarations import differs
+    from ledger.cli.next_step import drift
     from ledger.cli.run import summary
     from projections.fold import fold
     from projections.progress import Progress
@@ -68,13 +68,13 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     )
     print(f"next        {hint}")
     if changed:
-        print(f"changed     {drift_line(changed)}")
+        print(f"changed     {differs(changed)}")
     if cells:
         print_table(rows, ["position", "cell", "block", "status", "ended", "turns", "tool_calls"])
 
 
 def _hint(context: Context, progress: "Progress") -> str:
-    """What comes next; nothing where study.toml cannot be read or is of another kind."""
+    """What comes next; nothing where study.toml cannot be read."""
     from ledger.cli.next_step import after_freeze, next_step
 
     if progress.frozen is not None:
@@ -83,6 +83,4 @@ def _hint(context: Context, progress: "Progress") -> str:
         _, study = context.directory.read_study()
     except LedgerError:
         return ""
-    if isinstance(study, TransferStudy):
-        return "`ledger transfer validate`, then `ledger freeze`"
     return next_step(context, study)

@@ -17,21 +17,11 @@ from ledger.cli.options import (
     writing,
 )
 from ledger.errors import Usage
+from schemas.transfer import LAYERS
 
 if TYPE_CHECKING:
     from schemas.commands import Command
 
-LAYERS = (
-    "representation",
-    "indexing",
-    "query",
-    "relevance_filter",
-    "conflict_policy",
-    "decision_control",
-    "tool_execution",
-    "outcome_check",
-    "unknown",
-)
 MAX_MANIFEST = 1 << 16
 
 manifest_option = click.option(
@@ -58,7 +48,7 @@ def command() -> None:
 @click.option(
     "--layer",
     required=True,
-    type=click.Choice(LAYERS),
+    type=click.Choice((*LAYERS, "unknown")),
     help="What will be changed; `unknown` where the layers cannot be seen: recorded as such.",
 )
 @manifest_option

@@ -17,12 +17,12 @@ from ledger.codec import (
     encode_events,
     encode_record,
     is_canonical,
-    nesting,
 )
 from ledger.errors import Integrity, RecordRefused
 from schemas.base import Event, Value
 from schemas.envelope import MAX_INTEGER, MAX_NESTING, MAX_RECORD_BYTES, Envelope
 from schemas.events.cell import BudgetCharged, ProtocolViolated
+from schemas.json_nesting import nesting
 from tests.strategies import events
 
 

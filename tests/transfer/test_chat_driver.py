@@ -8,7 +8,7 @@ import pytest
 
 from actors.case_reexecution import CaseComparison, compare_case
 from actors.cell_engine import RecordedAnswer, RecordedCall
-from harnesses.drivers.chat import action_schema, nesting, read_action
+from harnesses.drivers.chat import action_schema, read_action
 from harnesses.drivers.contract import ModelAnswer, ModelCall
 from ledger.log import Batch, NewEvent
 from schemas.commands import AskModel, ContinueStudy
@@ -24,6 +24,7 @@ from schemas.events.transfer import (
     StoreSnapshotted,
 )
 from schemas.identifiers import parse_cell_id
+from schemas.json_nesting import nesting
 from schemas.offered_tool import OfferedTool
 
 Make = Callable[..., Any]
@@ -246,7 +247,7 @@ def test_arguments_that_nest_without_end_are_no_action_and_never_void(
 
 
 def test_brackets_in_strings_do_not_nest() -> None:
-    assert nesting('{"a": ["[[[{", "\\"[[", {"b": 1}]}') == 3
+    assert nesting(b'{"a": ["[[[{", "\\"[[", {"b": 1}]}') == 3
 
 
 @pytest.mark.parametrize(
