@@ -37,7 +37,7 @@ from ledger.errors import Refused
 from ledger.log import NewEvent
 from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments, not_amendable
-from projections.fold import fold
+from projections.fold import Follower, fold
 from projections.progress import Progress
 from projections.system_identity import scorer_digest
 from projections.tasks import MinedTasks
@@ -277,12 +277,12 @@ def _study_frozen(
 def amend_study(work: Work) -> Done:
     """Record what differs from what is frozen; the ledger finds the amendment's class itself."""
     command: AmendStudy = work.command
-    amendments = fold(Amendments(), work.context.log_facts())
+    read = work.artifacts.get
+    amendments, progress, mined = Amendments(), Progress(read), MinedTasks(read)
+    Follower(work.log, amendments, progress, mined).catch_up()
     if amendments.frozen is None:
         raise Refused("the study is not frozen yet: change it freely, then `ledger freeze`")
     content, study = work.context.directory.read_study()
-    progress = fold(Progress(work.artifacts.get), work.context.log_facts())
-    mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
     if problems := not_amendable(study, progress, mined):
         raise Refused(
             f"no amendment changes this: {'; '.join(problems)}. Put it back; another study has a "
@@ -332,8 +332,8 @@ def start_run(work: Work) -> Done:
     """Check that everything is as frozen and that tests can be contained; ask the scheduler."""
     command: StartRun = work.command
     directory = work.context.directory
-    progress = fold(Progress(work.artifacts.get), work.context.log_facts())
-    amendments = fold(Amendments(), work.context.log_facts())
+    progress, amendments = Progress(work.artifacts.get), Amendments()
+    Follower(work.log, progress, amendments).catch_up()
     if progress.frozen is None:
         raise Refused("the study is not frozen: `ledger freeze` first")
     content, study = directory.read_study()
