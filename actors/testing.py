@@ -4,6 +4,8 @@ What the miner validates with and the grader grades with is the same code in the
 sandbox and the same environment.
 """
 
+import errno
+import os
 import shutil
 import signal
 import threading
@@ -27,6 +29,8 @@ from schemas.task import EnvironmentInputs, Overlay
 
 MACHINE_ATTEMPTS = 3
 """How often a run is started when it could not be made or was killed from outside."""
+ROOM_OF_A_RUN = 16 << 20
+"""Bytes for the files of one run of tests. Where they do not fit, tests fail that would pass."""
 
 
 def changes_of(overlay: Overlay, artifacts: Artifacts) -> Changes:
@@ -59,11 +63,14 @@ def accepted_sandbox(report: SandboxReport, allow_unsafe: bool) -> SandboxProbed
 
 
 def require_room(folder: Path, needed: int) -> None:
-    """Raises SafetyStop where less disk is free than the study declares. A folder that another
-    process has cleared away was on the disk of its parent."""
+    """Raises SafetyStop where less disk is free than the study declares, and OSError (ENOSPC) where
+    no run of tests has room, whatever it declares. A folder that another process has cleared away
+    was on the disk of its parent."""
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
+    if free < ROOM_OF_A_RUN:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     if free < needed:
         raise SafetyStop(
             f"{free} bytes of disk are free and the study declares a stop below {needed} "

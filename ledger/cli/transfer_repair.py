@@ -215,7 +215,7 @@ def _read(path: Path | None) -> dict[str, str]:
         found = msgspec.json.decode(content, type=dict[str, str])
     except (msgspec.DecodeError, RecursionError) as error:
         raise Usage(f"{path}: a JSON object of layer \u2192 digest is needed: {error}") from None
-    strange = [name for name in found if name not in LAYERS[:-1]]
+    strange = [name for name in found if name not in LAYERS]
     if strange:
-        raise Usage(f"{path}: {strange[0]!r} is no layer; there are {', '.join(LAYERS[:-1])}")
+        raise Usage(f"{path}: {strange[0]!r} is no layer; there are {', '.join(LAYERS)}")
     return found
