@@ -77,8 +77,15 @@ def export(source: Path, directory: Path, records_only: bool = False) -> Moved:
     """Write a ledger (study directory, database or exported folder) to a new folder.
 
     Nothing is judged: verification of the export says what it is worth. Raises Refused where the
-    folder has content already, Integrity where a record cannot be read or is no line, Unfinished.
+    folder has content already or lies among the ledger's own files, Integrity where a record cannot
+    be read or is no line, Unfinished.
     """
+    var = StudyDirectory(source).var
+    _refuse_within(
+        directory,
+        var if var.is_dir() else source,
+        f"{directory} lies among the ledger's own files: name a folder outside {var.name}/",
+    )
 
     def write(live: bool) -> Moved:
         with _opened(source, live) as records:
@@ -115,6 +122,12 @@ def import_ledger(directory: Path, target: Path, key: str | None = None) -> Repo
     verifier = parse_verifier_key(key) if key is not None else None
     if not directory.is_dir():
         raise Usage(f"{directory} is no folder; name the folder that `ledger export` has written")
+    _refuse_within(
+        target,
+        directory,
+        f"{target} lies in the export itself, which must stay as it was received: name a folder "
+        "outside it",
+    )
     for name in (RECORDS_FILE, CHECKPOINTS_FILE):
         _check_regular(directory / name)
     with _new_folder(target) as folder, _opened(directory) as records:
@@ -148,8 +161,15 @@ def backup(source: Path, target: Path) -> Report:
     ``source`` is a study directory (then ``study.toml`` and its documents are copied too), or a
     database. Copying ``ledger.db`` alone would silently lose what is still in its WAL. The copy is
     verified, against the newest checkpoint too, before it gets its name. Returns the report. Raises
-    Refused, Integrity with the first finding, Unfinished.
+    Refused (also for a place inside the study), Integrity with the first finding, Unfinished.
     """
+    root = StudyDirectory(source).root
+    _refuse_within(
+        target,
+        root,
+        f"{target} lies in the study's own folder: what destroys the study destroys the backup "
+        f"too; name a folder outside {root}, best on another disk",
+    )
 
     def write(live: bool) -> Path:
         with _opened(source, live) as records:
@@ -221,6 +241,12 @@ def _beside_a_writer(folder: Path, write: Callable[[bool], T]) -> T:
 
 
 # --- folders and files ---------------------------------------------------------------------------
+
+
+def _refuse_within(target: Path, folder: Path, why: str) -> None:
+    """Raises Refused with ``why`` for a place inside ``folder``, whatever links lead there."""
+    if Path(os.path.realpath(folder)) in Path(os.path.realpath(target)).parents:
+        raise Refused(why)
 
 
 @contextmanager

@@ -29,13 +29,20 @@ _CHUNK = 1 << 16
 USAGE = "usage: proxy [--journal FILE] -- COMMAND [ARGUMENT...]"
 
 
+_BEGIN = b'{"n": '
+"""Of every line that is appended."""
+
+
 class Journal:
     """Appends what was said, in the order in which it passed; never more than MAX_JOURNAL bytes."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError: no such folder, a link, or not ours to write."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        """Raises OSError: no such folder, a link, not ours to write, or another program's file."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
+        if os.pread(self._descriptor, len(_BEGIN), 0) not in (b"", _BEGIN):
+            os.close(self._descriptor)
+            raise OSError(f"{path} holds something else than captured messages; name a new file")
         os.fchmod(self._descriptor, 0o600)
         self._left = MAX_JOURNAL - os.fstat(self._descriptor).st_size
         self._lock = threading.Lock()

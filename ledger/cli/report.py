@@ -1,12 +1,14 @@
 """``ledger report``."""
 
+import os
 from pathlib import Path
 
 import click
 import msgspec
 
 from ledger.cli.options import json_option, print_json, reading, study_option, writing
-from ledger.errors import Unfinished
+from ledger.errors import Refused, Unfinished
+from ledger.study_directory import StudyDirectory
 
 
 @click.command("report")
@@ -33,6 +35,8 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     from ledger.cli.next_step import drift, warn_of_drift
     from schemas.commands import WriteReport
 
+    if out is not None:
+        _refuse_own_files(StudyDirectory(study), out)
     recorded = may_append(study)
     with writing(study) if recorded else reading(study) as context:
         if recorded:
@@ -81,3 +85,15 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
             f"{found.n}/{found.of} (+{found.unobserved} unobserved), {found.limit}"
         )
     return 8 if missed else 0
+
+
+def _refuse_own_files(directory: StudyDirectory, out: Path) -> None:
+    """A report replaces files of its names: it may not stand among those of the study."""
+    place = Path(os.path.realpath(out))
+    if place == directory.root or (
+        place.is_relative_to(directory.var) and not place.is_relative_to(directory.reports)
+    ):
+        raise Refused(
+            f"{out} holds the study's own files: name a folder for the report alone, or leave "
+            "--out out"
+        )

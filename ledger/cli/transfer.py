@@ -57,7 +57,7 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
     corrections = _corrections(study)
     found = review_suite([item.family for item in loaded.values()], corrections)
     if own_form is not None:
-        _write_own_form(own_form, loaded)
+        _write_own_form(own_form, list(loaded.values()))
     of_suite = found.pop("")
     if as_json:
         print_json(
@@ -204,13 +204,17 @@ def _record(study: Path, correction: str) -> "Correction":
     return known[correction].record
 
 
-def _write_own_form(folder: Path, loaded: dict[str, "LoadedFamily"]) -> None:
+def _write_own_form(folder: Path, loaded: Sequence["LoadedFamily"]) -> None:
+    """All of them, or none: a file with other content may be what somebody wrote by hand."""
     from actors.families.own_form import to_yaml
 
     folder.mkdir(parents=True, exist_ok=True)
-    for item in loaded.values():
-        path = folder / f"{item.family.family_id}.yaml"
-        path.write_text(to_yaml(item.family), encoding="utf-8")
+    texts = {folder / f"{item.family.family_id}.yaml": to_yaml(item.family) for item in loaded}
+    for path, text in texts.items():
+        if path.exists() and not (path.is_file() and path.read_bytes() == text.encode()):
+            raise Refused(f"{path} is there already with other content; name a new folder")
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
 
 
 def _problem(problem: "Problem") -> dict[str, Any]:

@@ -77,6 +77,15 @@ def test_a_second_report_has_the_same_bytes(ledger: Run, analysed: Path, tmp_pat
     assert len(list(of_type(facts_of(analysed), ReportWritten))) == 2
 
 
+def test_a_report_is_not_written_among_the_files_of_the_study(ledger: Run, analysed: Path) -> None:
+    before = len(facts_of(analysed))
+    for place in (analysed, analysed / "var" / "artifacts", analysed / "var" / ".." / "var"):
+        ran = ledger("report", "--out", place, "--study", analysed)
+        assert ran.status == 1 and "own files: name a folder for the report" in ran.err
+    assert len(facts_of(analysed)) == before
+    assert ledger("report", "--out", analysed / "report", "--study", analysed).status == 0
+
+
 def test_a_folder_that_cannot_be_written_is_named(
     ledger: Run, analysed: Path, tmp_path: Path
 ) -> None:

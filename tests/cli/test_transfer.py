@@ -182,6 +182,17 @@ def test_the_given_families_are_ready_and_their_own_form_is_what_is_shipped(
     assert own.status == 0 and "inferred" not in own.out
 
 
+def test_the_own_form_replaces_no_file_that_somebody_wrote(ledger: Run, tmp_path: Path) -> None:
+    mine = tmp_path / "F101.yaml"
+    mine.write_text((EXAMPLES / "F101.yaml").read_text() + "# what I think of it\n")
+    before = mine.read_bytes()
+    ran = ledger("transfer", "validate", mine, "--own-form", tmp_path)
+    assert ran.status == 1 and f"{mine} is there already" in ran.err
+    assert mine.read_bytes() == before
+    for _ in range(2):  # the same again is no other content
+        assert ledger("transfer", "validate", mine, "--own-form", tmp_path / "own").status == 0
+
+
 def test_problems_and_waivers_are_printed(ledger: Run, tmp_path: Path) -> None:
     text = (EXAMPLES / "F101.yaml").read_text()
     file = tmp_path / "family.yaml"

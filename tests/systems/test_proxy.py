@@ -67,6 +67,10 @@ def test_it_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     assert through(["true"], b"", tmp_path / "link").returncode == 1
     assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / "mine").write_text("a letter")
+    taken = through(["true"], b"", tmp_path / "mine")
+    assert taken.returncode == 1 and b"name a new file" in taken.stderr
+    assert (tmp_path / "mine").read_text() == "a letter"
     missing = through(["./no-such-program"], b"", tmp_path / "j")
     assert missing.returncode == 1 and b"no-such-program" in missing.stderr
     for arguments in ([], ["--"], ["--journal"], ["--", "true"]):

@@ -127,6 +127,24 @@ def test_nothing_that_exists_is_overwritten(sample: SampleLedger, tmp_path: Path
     assert leftovers(tmp_path) == []
 
 
+def test_no_copy_lies_in_what_it_is_a_copy_of(sample: SampleLedger, tmp_path: Path) -> None:
+    """Also through a link; an export may lie in the study's folder, outside the ledger's files."""
+    root = sample.directory.root
+    (tmp_path / "link").symlink_to(sample.directory.var)
+    before = contents(root)
+    for place in (root / "copy", root / "var" / "copy", tmp_path / "link" / "copy"):
+        with pytest.raises(Refused, match=r"destroys the backup too; name a folder outside"):
+            backup(root, place)
+    for place in (root / "var" / "reports", tmp_path / "link" / "copy"):
+        with pytest.raises(Refused, match=r"own files: name a folder outside var/"):
+            export(root, place)
+    assert contents(root) == before
+    export(root, root / "for-the-auditor")
+    assert (root / "for-the-auditor" / "records.jsonl").is_file()
+    with pytest.raises(Refused, match="name a folder outside it"):
+        import_ledger(root / "for-the-auditor", root / "for-the-auditor" / "in")
+
+
 def test_missing_and_altered_artifacts_are_named(sample: SampleLedger, tmp_path: Path) -> None:
     """A damaged ledger can be exported: what is left of it is evidence."""
     missing, altered, link = (sample.artifact_of(seq) for seq in (7, 12, 17))
