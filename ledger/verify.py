@@ -224,6 +224,13 @@ def _root_of(path: Path, size: int) -> bytes | None:
     return frontier.root() if frontier.size == size else None
 
 
+def _unchecked(note: Note) -> str:
+    return (
+        "its root matches, its signature was not checked: no key is known, give its verifier "
+        f"string with --key (it says {note.key_ids})"
+    )
+
+
 class _WriterCame(Exception):
     """A database at rest was written to while it was read without locks."""
 
@@ -489,16 +496,24 @@ class _Verification:
                 add("self", newest.where, newest.checkpoint, False, shown(detail))
         for event in anchored:
             kept = matching.get(event.note.encode())
-            if kept is not None and kept.checkpoint is not None and kept.signature == "valid":
+            if kept is None or kept.checkpoint is None:
+                continue
+            if kept.signature == "valid":
                 options = self.options
                 holds, detail = check_receipt(
                     event, self.source.path, options.time_authority, options.git_clone
                 )
-                add(event.kind, shown(event.where), kept.checkpoint, holds, shown(detail))
+            else:
+                holds, detail = False, _unchecked(kept)
+            add(event.kind, shown(event.where), kept.checkpoint, holds, shown(detail))
         for content in self.options.against:
             kept = matching.get(content)
-            if kept is not None and kept.checkpoint is not None and kept.signature == "valid":
+            if kept is None or kept.checkpoint is None:
+                continue
+            if kept.signature == "valid":
                 add("copy", "given", kept.checkpoint, True, "a note that the caller has kept")
+            else:
+                add("copy", "given", kept.checkpoint, False, shown(_unchecked(kept)))
         if last_seen is not None and last_seen.matches:
             seen = Checkpoint("", last_seen.size, last_seen.root)
             add("last_seen", "this user's verifier", seen, False, "not an anchor by itself")
@@ -547,6 +562,11 @@ class _Verification:
             )
         else:
             said.append("No anchor that counts matches; nothing is proven about any event.")
+        if self.key is None and self.options.against:
+            said.append(
+                "Whether the given notes are signed by the ledger's owner was not checked: no key "
+                "is known for this ledger; give its verifier string with --key."
+            )
         if signed and len(signed) == len(counting):
             said.append(
                 "Checkpoints beside the ledger protect against accidents and partial edits, not "

@@ -87,6 +87,9 @@ def command(
     the signing key: against that only an outside anchor helps (`ledger checkpoint --help`). No
     command repairs a chain.
 
+    A note given with --against counts where its signature could be checked: without a known key it
+    is listed with the reason and does not count; give the signer's string with --key.
+
     The study itself must hold every record that you have signed or seen of it. An export or
     another copy may be older: its records must be the first ones of your own log; where you have
     no log of it, its own checkpoints do not count (status 4).

@@ -48,6 +48,27 @@ def test_the_note_is_what_standard_output_is(ledger: Run, study: Path, tmp_path:
     assert counting(ledger, study, "--require", "copy", "--against", note) == (0, ["copy"])
 
 
+def test_a_note_that_cannot_be_checked_is_not_dropped(
+    ledger: Run, recorded: Path, tmp_path: Path, somebody_else: None
+) -> None:
+    """An auditor who has a note and an export, but not the owner's key."""
+    note = shutil.copy(recorded / "var" / "checkpoints.log", tmp_path / "kept")
+    words = ("verify-chain", "--path", recorded / "var" / "ledger.db", "--against", note)
+    ran = ledger(*words, "--json")
+    copies = [anchor for anchor in ran.json["anchors"] if anchor["kind"] == "copy"]
+    assert ran.status == 4 and ran.json["status"] == "unanchored"
+    assert copies and not any(anchor["counts"] for anchor in copies)
+    assert "signature was not checked: no key is known" in copies[0]["detail"]
+    assert (
+        "the given notes are signed by the ledger's owner was not checked"
+        in (ran.json["assurance"])
+    )
+    shown = ledger(*words)
+    assert shown.status == 4
+    assert "does not count: its root matches, its signature was not checked" in shown.out
+    assert "was not checked" not in ledger(*words[:-2]).out
+
+
 @pytest.mark.parametrize("kind", ["git", "time", "copy"])
 def test_what_is_required_must_be_there(ledger: Run, study: Path, kind: str) -> None:
     assert counting(ledger, study) == (0, ["self"])
