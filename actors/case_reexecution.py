@@ -198,10 +198,10 @@ def compare_case(
     for number, fact in enumerate(recorded):
         now = again[number] if number < len(again) else None
         if now != fact.event:
-            detail = f"recorded {fact.event!r:.400}, executed again {now!r:.400}"
+            detail = _difference(fact.event, now)
             return CaseComparison(1 + number, fact.seq, detail)
     if len(again) > len(recorded):
-        detail = f"recorded is the end, it goes on: {again[len(recorded)]!r:.400}"
+        detail = f"recorded is the end, it goes on with {again[len(recorded)].TYPE}"
         return CaseComparison(1 + len(recorded), facts[-1].seq, detail)
     for fact in asked:
         turn = fact.event
@@ -210,6 +210,17 @@ def compare_case(
             detail = f"turn {turn.turn}: another request than the recorded one"
             return CaseComparison(1 + len(recorded), fact.seq, detail)
     return CaseComparison(1 + len(recorded) + len(asked))
+
+
+def _difference(recorded: Event, again: Event | None) -> str:
+    """Types and names of fields; values are behind the inspection gate."""
+    if again is None:
+        return f"recorded {recorded.TYPE}, executed again it has ended"
+    if type(again) is not type(recorded):
+        return f"recorded {recorded.TYPE}, executed again {again.TYPE}"
+    names = type(recorded).__struct_fields__
+    differing = [name for name in names if getattr(recorded, name) != getattr(again, name)]
+    return f"{recorded.TYPE}: executed again with other {', '.join(differing)}"
 
 
 def _last_attempt(frozen: SuiteInHand, cell: CellId, facts: Sequence[Fact]) -> Sequence[Fact]:

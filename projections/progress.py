@@ -255,6 +255,13 @@ class Progress:
     def done_cells(self) -> int:
         return sum(not self.needs_run(cell) for cell in self.cells.values())
 
+    def _shown_end(self, cell: CellProgress) -> str:
+        """How a cell ended. A run of a transfer study that crashed or timed out has failed: there
+        it is only said whether it was observed."""
+        if self.is_graded or cell.ended in ("", "void"):
+            return cell.ended
+        return "observed"
+
     def tables(self) -> Mapping[str, Sequence[Row]]:
         return {
             "cells": [
@@ -268,7 +275,7 @@ class Progress:
                     "block": cell.planned.block,
                     "status": cell.status,
                     "attempt": cell.attempt,
-                    "ended": cell.ended,
+                    "ended": self._shown_end(cell),
                     "turns": cell.turns,
                     "tool_calls": cell.tool_calls,
                     "test_runs": cell.test_runs,

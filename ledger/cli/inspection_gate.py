@@ -5,7 +5,9 @@ It guards what this program shows. What was opened with another program it canno
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from actors.loop import Context
@@ -16,12 +18,26 @@ from ledger.checkpoint import (
     split_notes,
 )
 from ledger.cli.options import reading, writing
+from ledger.codec import decode_event
 from ledger.errors import Integrity, Refused, Unfinished
 from ledger.last_seen import known_ledger, recall
 from ledger.record_sources import Damaged, read_checkpoint_log
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key
 from ledger.sqlite_log import IMPORTED_MARK, SqliteLog
 from ledger.study_directory import StudyDirectory
+from schemas.commands import AskModel
+from schemas.envelope import Envelope
+from schemas.events import EVENT_TYPES
+from schemas.events.cell import CellStarted
+from schemas.events.command import CommandRequested
+from schemas.events.study import CellReexecuted
+from schemas.events.transfer import FamiliesFrozen, SessionOpened, SystemDescribed
+from schemas.identifiers import STUDY_STREAM, role_stream
+
+BLIND = (CellStarted, SystemDescribed, SessionOpened, CellReexecuted)
+"""Of a run of a transfer study: what is fixed before its system does anything, and whether the run
+repeats. All else in its stream shows what the system did, and so how it fared, whatever the type:
+an event that a later version adds there is behind the gate until it is named here."""
 
 
 def pass_gate(study: Path, reason: str | None, what: str, *, announce: bool = True) -> None:
@@ -62,6 +78,30 @@ def pass_gate(study: Path, reason: str | None, what: str, *, announce: bool = Tr
         )
     if announce and progress.simulated:
         print("SIMULATED: a rehearsal, not evidence", file=sys.stderr)
+
+
+def outcome_test(context: Context) -> Callable[[Envelope], bool]:
+    """A function that says whether a record is shown behind the gate only: by its type, and in a
+    transfer study by where it stands. A type that this version does not know may carry anything."""
+
+    @cache
+    def is_transfer() -> bool:
+        # Told from types alone, so that damage to the study's content opens nothing.
+        envelopes = (stored.envelope() for stored in context.log.read_stream(STUDY_STREAM))
+        return any(envelope.type == FamiliesFrozen.TYPE for envelope in envelopes)
+
+    def carries_outcome(envelope: Envelope) -> bool:
+        kind = EVENT_TYPES.get(envelope.type)
+        if kind is None or kind.CARRIES_OUTCOME:
+            return True
+        if envelope.stream == role_stream("model_server"):
+            # A request repeats the conversation so far: deliveries, calls, answers.
+            event = decode_event(envelope)
+            asks = isinstance(event, CommandRequested) and isinstance(event.command, AskModel)
+            return asks and is_transfer()
+        return envelope.stream.startswith("cell/") and kind not in BLIND and is_transfer()
+
+    return carries_outcome
 
 
 def may_append(study: Path) -> bool:

@@ -91,16 +91,14 @@ def command(
 
 
 def _carries_outcome(study: Path, seq: int) -> bool:
-    """Also true of a type that this version does not know."""
-    from schemas.events import EVENT_TYPES
+    from ledger.cli.inspection_gate import outcome_test
 
     with reading(study) as context:
         head = context.log.head()
         if head is None or seq > head.seq:
             last = "it has none" if head is None else f"the last is {head.seq}"
             raise Usage(f"the ledger has no record {seq}: {last}")
-        kind = EVENT_TYPES.get(next(context.log.read(seq, seq + 1)).envelope().type)
-    return kind is None or kind.CARRIES_OUTCOME
+        return outcome_test(context)(next(context.log.read(seq, seq + 1)).envelope())
 
 
 def _newest(log: "SqliteLog", size: int) -> bytes:

@@ -3,7 +3,7 @@
 import difflib
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +84,11 @@ def command(
     repository/R001, task/R001-003, server/<server.kind of study.toml>, command/<id> …), `tasks` for
     the frozen tasks, or `analysis` for the results of the last analysis. A run of a transfer study
     (F106-01-positive.d0/full/reader/0) is told with its prompt, what its memory delivered, its
-    calls, its last words and the surface. Records that carry
-    outcomes are masked unless --reason is given; that is recorded first. An analysis is not shown
+    calls, its last words and the surface. Records that carry outcomes (there all that the system
+    did) are masked unless --reason is given; that is recorded first. An analysis is not shown
     without.
     """
-    from ledger.cli.inspection_gate import pass_gate
+    from ledger.cli.inspection_gate import outcome_test, pass_gate
 
     with reading(study) as context:
         if target == "tasks":
@@ -97,7 +97,8 @@ def command(
         if target == "analysis":
             _show_analysis(context, study, reason)
             return
-        found = [_Shown(stored) for stored in _records(context, target)]
+        carries_outcome = outcome_test(context)
+        found = [_Shown(stored, carries_outcome) for stored in _records(context, target)]
         outcomes = any(record.carries_outcome for record in found)
         unmasked = outcomes and reason is not None
         if unmasked:
@@ -132,7 +133,7 @@ def command(
 class _Shown:
     """One record on its way to the screen."""
 
-    def __init__(self, stored: StoredRecord) -> None:
+    def __init__(self, stored: StoredRecord, carries_outcome: Callable[[Envelope], bool]) -> None:
         if not is_canonical(stored.record):
             # What is shown could be read in two ways, or is nested deeper than anything goes.
             raise Integrity(
@@ -143,8 +144,7 @@ class _Shown:
         self.event: Event | None = None
         if self.envelope.type in EVENT_TYPES:
             self.event = decode_event(self.envelope)
-        # A type that this version does not know may carry anything.
-        self.carries_outcome = self.event is None or self.event.CARRIES_OUTCOME
+        self.carries_outcome = carries_outcome(self.envelope)
         self.masked = True
 
     def document(self) -> dict[str, Any]:

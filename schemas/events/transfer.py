@@ -6,7 +6,8 @@ Counts beside the records (calls in the journal, retrievals of a session) say th
 what was not done can be judged only where everything that was done is there.
 
 What a system did is its outcome: who reads its calls, its decision or its last words knows how it
-fared. So every event from its first delivery on lies behind the inspection gate, not only scores.
+fared. So all of a cell but what is fixed before the system does anything lies behind the inspection
+gate, a model's turns included, which other studies show (``ledger/cli/inspection_gate.py``).
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -75,6 +76,7 @@ class MemorySeeded(Event):
     """Records were put into the system's store through its own write path, distractors included."""
 
     TYPE: ClassVar[str] = "memory.seeded.v1"
+    CARRIES_OUTCOME: ClassVar[bool] = True
     ids: Annotated[
         dict[str, tuple[str, ...]], Meta(description="store ids by correction id, seeded ones")
     ]

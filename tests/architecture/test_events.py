@@ -52,6 +52,7 @@ def test_outcome_events_are_exactly_those_that_show_success() -> None:
         "cell.graded.v1",
         "analysis.completed.v1",
         "report.written.v1",
+        "memory.seeded.v1",
         "memory.retrieved.v1",
         "memory.written.v1",
         "store.snapshotted.v1",

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from ledger.log import Fact
+from schemas.commands import AskModel
 from schemas.events.cell import CellStarted, TurnAnswered, TurnFailed, TurnStarted
+from schemas.events.command import CommandRequested
 from schemas.events.server import ModelLoaded, ModelUnloaded, ServerMismatched
+from schemas.events.study import OutcomesInspected
 from schemas.events.transfer import CaseFinished, DecisionDeclared, FixtureCalled
 from tests.end_to_end.chat_study import CASES, begin
 from tests.end_to_end.rehearsal_study import StudyOnDisk
@@ -90,6 +93,28 @@ def test_the_record_says_that_residency_is_unobserved(completed: StudyOnDisk) ->
     assert audited.status == 0, audited.out
     row = next(row for row in audited.json["audits"] if row["audit"] == "residency")
     assert row["ok"] and "shows no memory" in audited.out
+
+
+def test_what_the_model_said_is_behind_the_gate(completed: StudyOnDisk) -> None:
+    facts = completed.facts()
+    inspected = len(of(facts, OutcomesInspected))
+    answered = [fact for fact in facts if isinstance(fact.event, TurnStarted | TurnAnswered)]
+    asked = [
+        fact
+        for fact in facts
+        if isinstance(fact.event, CommandRequested) and isinstance(fact.event.command, AskModel)
+    ]
+    assert answered and asked
+    for stream in (answered[0].stream, asked[0].stream):
+        shown = completed.ledger_command("show", stream, "--json", "--artifacts")
+        masked = {one["seq"]: "masked" in one["data"] for one in shown.json["records"]}
+        hidden = [fact.seq for fact in (*answered, *asked) if fact.stream == stream]
+        assert hidden and all(masked[seq] for seq in hidden) and not all(masked.values())
+    proof = completed.ledger_command("prove", str(answered[-1].seq))
+    assert "carries an outcome" in proof.err or "checkpoint" in proof.err
+    ends = completed.ledger_command("query", "SELECT DISTINCT ended FROM cells", "--json").json
+    assert ends["rows"] == [{"ended": "observed"}], "a crash is a failure that was observed"
+    assert len(of(completed.facts(), OutcomesInspected)) == inspected
 
 
 def test_it_is_verified_analysed_and_reported(completed: StudyOnDisk) -> None:

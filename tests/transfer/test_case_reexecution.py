@@ -106,7 +106,11 @@ def test_what_does_not_follow_from_the_deliveries_is_found(
     lab = laboratory()
     lab.run(POSITIVE)
     seq, facts = replaced(lab.facts(POSITIVE), kind, **changes)
-    assert again(lab, POSITIVE, facts).seq == seq
+    found = again(lab, POSITIVE, facts)
+    assert found.seq == seq
+    if kind is not CellStarted:
+        (name,) = changes
+        assert found.detail == f"{kind.TYPE}: executed again with other {name}", "and no value"
 
 
 def test_another_delivery_would_have_led_to_other_acts(laboratory: Make) -> None:

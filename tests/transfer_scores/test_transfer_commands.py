@@ -168,6 +168,9 @@ def test_show_tells_the_story_of_a_run(ran: StudyOnDisk, tmp_path: Path) -> None
     of_the_outcome = {"content", "arguments", "result", "text", "before", "after"}
     assert of_the_outcome.isdisjoint(masked), "what it did is its outcome: behind the gate"
     assert of_the_outcome <= set(looked)
+    records = study.ledger_command("show", OVER_APPLIED, "--json").json["records"]
+    in_front = {one["type"] for one in records if "masked" not in one["data"]}
+    assert in_front == {"cell.started.v1", "system.described.v1", "session.opened.v1"}
     assert "Correction CT-101" in looked["content"][0], "what the memory delivered"
     assert len(looked["arguments"]) == len(looked["result"]) > 0
     inspected = study.ledger_command("query", "SELECT count(*) AS n FROM inspections", "--json")
