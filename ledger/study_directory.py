@@ -15,6 +15,7 @@ import fcntl
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -25,6 +26,8 @@ from schemas.study import Study
 from schemas.study_file import AnyStudy, StudyError, parse_study
 
 MAX_STUDY_BYTES = 1 << 20
+LOOKS_AT_A_LOCK = 3
+SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class StudyDirectory:
@@ -109,11 +112,29 @@ class StudyDirectory:
         """
         self.run.mkdir(parents=True, exist_ok=True)
         with open(self.run / f"{name}.lock", "ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(busy) from None
+            for looks_left in reversed(range(LOOKS_AT_A_LOCK)):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not looks_left:
+                        raise Refused(busy) from None
+                    time.sleep(SECONDS_BETWEEN_LOOKS)
             yield
+
+    def is_held(self, name: str) -> bool:
+        """Does a living process of this machine hold the lock exclusively? Changes nothing on disk.
+
+        Looking holds it for a moment, which is why ``exclusive`` looks more than once.
+        """
+        try:
+            with open(self.run / f"{name}.lock", "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     @contextmanager
     def shared(self, name: str) -> Iterator[None]:

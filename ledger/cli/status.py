@@ -29,11 +29,13 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
         head = context.log.head()
         changed = drift(context)
+        running = context.directory.is_held("run")
         hint = "" if as_json else _hint(context, progress)
     rows = progress.tables()["cells"]
     found = {
         "head": head.seq if head else None,
         **summary(progress),
+        "running": running,
         "not_as_frozen": changed,
     }
     if as_json:
@@ -46,8 +48,11 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         return
     if progress.simulated:
         print("SIMULATED: a rehearsal, not evidence")
-    state = progress.stopped or "running, or killed"
-    if progress.completed:
+    # A run that ends, however it fails, says so; only one that was killed cannot.
+    state = progress.stopped or "no run is at work here, and the last one was killed (or copied)"
+    if running:
+        state, hint = "running", "wait for the end of `ledger run`, or stop it with Ctrl-C"
+    elif progress.completed:
         state = "complete"
     elif progress.runs == 0:
         state = "frozen, not started"

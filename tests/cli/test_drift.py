@@ -44,6 +44,20 @@ def test_the_status_tells_of_an_edit(
     assert ledger("status", "--json", "--study", running).json["not_as_frozen"] == [bound]
 
 
+def test_the_status_tells_a_run_at_work_from_a_killed_one(ledger: Run, running: Path) -> None:
+    """A run holds its lock for as long as it lives, and whoever looks leaves it alone."""
+    killed = ledger("status", "--study", running)
+    assert "no run is at work here, and the last one was killed" in killed.out
+    assert "next        `ledger run`" in killed.out
+    with StudyDirectory(running).exclusive("run", "taken"):
+        for _ in range(2):
+            at_work = ledger("status", "--study", running)
+            assert "state       running (" in at_work.out
+            assert "next        wait for the end of `ledger run`" in at_work.out
+        assert ledger("status", "--json", "--study", running).json["running"] is True
+    assert ledger("status", "--json", "--study", running).json["running"] is False
+
+
 def test_a_file_that_is_gone_is_an_edit(ledger: Run, running: Path) -> None:
     (running / "protocol.md").unlink()
     found = ledger("status", "--json", "--study", running).json["not_as_frozen"]
