@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ledger.cli.command_group import CommandGroup
 from ledger.cli.options import (
     json_option,
     print_json,
@@ -44,12 +45,13 @@ def reason_option(function: F) -> F:
     )
 
 
-@click.group("corrections")
+@click.group("corrections", cls=CommandGroup)
 def command() -> None:
     """Add corrections and move them through their life; every step is a record in the ledger.
 
-    A correction is proposed, approved, and in the end superseded, expired, disputed and resolved,
-    or withdrawn. How to write one: docs/corrections-and-families.md.
+    In this order: `add` proposes a correction, `approve` lets it be used, `ledger transfer new`
+    makes a family of it; in the end it is superseded, expired, disputed and resolved, or withdrawn.
+    How to write one: docs/corrections-and-families.md.
     """
 
 

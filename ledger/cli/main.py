@@ -6,6 +6,7 @@ client and ``ledger --help`` loads nothing.
 
 import importlib
 import io
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 
 import click
 
+from ledger.cli.command_group import CommandGroup
 from ledger.cli.printable import printable_lines, printable_output
 from ledger.errors import LedgerError, Usage, of_the_machine
 from schemas.credentials import without_credentials
@@ -49,7 +51,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """Imports ``ledger.cli.<name>`` when the command ``name`` is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -82,6 +84,12 @@ def cli() -> None:
     A study is a folder with a study.toml. The usual way: `ledger init DIR`, edit study.toml,
     `ledger tasks mine`, `ledger tasks validate`, `ledger tasks freeze`, `ledger plan`,
     `ledger freeze`, `ledger run`, `ledger analyze`, `ledger report`. `ledger demo` shows all of it.
+
+    A study of corrections: `ledger init DIR --template transfer`, `ledger transfer validate`,
+    `ledger freeze`, then the same. `ledger status` says at any time what comes next.
+
+    Options stand behind the command: `ledger status --study DIR --json`. With --json an error is
+    the last line of standard error: {"error": message, "exit_status": number}.
     """
 
 
@@ -89,28 +97,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its documented exit status.
 
     A LedgerError is a message for the user, a full disk or a closed folder likewise; anything else
-    is our fault and shows a traceback. A termination signal is treated as Ctrl-C.
+    is our fault and shows a traceback. A termination signal is treated as Ctrl-C. With --json the
+    message is the last line of standard error, ``{"error": message, "exit_status": number}``.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
     previous = signal.signal(signal.SIGTERM, _interrupt)
     # Whatever the user's umask: what we write can be changed by nobody else.
     umask = os.umask(0o022)
     os.umask(umask | 0o022)
     try:
-        _check_text(sys.argv[1:] if arguments is None else arguments)
+        _check_text(words)
         with printable_output():
-            result = cli.main(arguments, prog_name="ledger", standalone_mode=False)
+            result = cli.main(words, prog_name="ledger", standalone_mode=False)
         status = result if isinstance(result, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
-        print("interrupted; nothing is lost, the same command goes on", file=sys.stderr)
         status = 130
+        _say("interrupted; nothing is lost, the same command goes on", status, as_json)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        print(printable_lines(shown.getvalue().rstrip("\n")), file=sys.stderr)
         status = 2
+        text = error.format_message() if as_json else shown.getvalue().rstrip("\n")
+        _say(text, status, as_json)
     except LedgerError as error:
-        print(printable_lines(f"ledger: {without_credentials(str(error))}"), file=sys.stderr)
         status = error.exit_status
+        text = without_credentials(str(error))
+        _say(text if as_json else f"ledger: {text}", status, as_json)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing to say, and no traceback at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -119,12 +132,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         condition = of_the_machine(error)
         if condition is None:
             raise
-        print(printable_lines(f"ledger: {condition}"), file=sys.stderr)
         status = condition.exit_status
+        _say(f"{condition}" if as_json else f"ledger: {condition}", status, as_json)
     finally:
         signal.signal(signal.SIGTERM, previous)
         os.umask(umask)
     sys.exit(status)
+
+
+def _say(text: str, status: int, as_json: bool) -> None:
+    """How a command ended, on standard error."""
+    if as_json:
+        text = json.dumps({"error": text, "exit_status": status})
+    print(printable_lines(text), file=sys.stderr)
 
 
 def _check_text(arguments: Sequence[str]) -> None:

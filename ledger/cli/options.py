@@ -48,7 +48,8 @@ def study_option(function: F) -> F:
 
 
 def json_option(function: F) -> F:
-    """``--json``: machine-readable output on standard output, messages on standard error."""
+    """``--json``: machine-readable output on standard output, messages on standard error, of which
+    an error is one JSON object on the last line."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ledger.cli.command_group import CommandGroup
 from ledger.cli.options import (
     json_option,
     print_json,
@@ -30,12 +31,13 @@ repository_option = click.option(
 )
 
 
-@click.group("tasks")
+@click.group("tasks", cls=CommandGroup)
 def command() -> None:
     """Mine, validate, show, audit and freeze the tasks of a study.
 
-    Mining walks first-parent history and names the first criterion that each commit fails.
-    Validation runs three arms (base, base + hidden tests, base + hidden tests + gold) on the
+    In this order: `mine`, `validate`, `freeze`, then `ledger plan`; `show` and `audit` look at what
+    was found. Mining walks first-parent history and names the first criterion that each commit
+    fails. Validation runs three arms (base, base + hidden tests, base + hidden tests + gold) on the
     candidates, newest first. Nothing here knows any agent's outcome.
     """
 

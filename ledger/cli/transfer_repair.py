@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from ledger.cli.command_group import CommandGroup
 from ledger.cli.options import (
     json_option,
     print_json,
@@ -32,7 +33,7 @@ manifest_option = click.option(
 )
 
 
-@click.group("repair")
+@click.group("repair", cls=CommandGroup)
 def command() -> None:
     """Repair a failed run of a transfer study: one layer, rerun with its controls, documented.
 

@@ -1,6 +1,9 @@
 """Every command teaches by its help, and every one that reads speaks JSON."""
 
+from pathlib import Path
+
 import click
+import msgspec
 import pytest
 
 from ledger.cli.main import COMMANDS, cli
@@ -52,3 +55,38 @@ def test_the_exit_statuses_are_in_the_help(ledger: Run) -> None:
 def test_an_unknown_command(ledger: Run) -> None:
     ran = ledger("fly")
     assert (ran.status, ran.out) == (2, "") and "No such command 'fly'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("statuss", "`ledger status`?"),
+        ("tasks validat", "`ledger tasks validate`?"),
+        ("transfer repair opn", "`ledger transfer repair open`?"),
+        ("validate", "`ledger tasks validate` or `ledger transfer validate`?"),
+        ("tasks plan", "`ledger plan`?"),
+        ("status --jsn", "'--json'?"),
+        ("--study here status --cells", "`ledger status --cells --study here`"),
+        ("--json tasks show R001-001", "`ledger tasks show R001-001 --json`"),
+        ("corrections --study here list", "`ledger corrections list --study here`"),
+    ],
+)
+def test_what_is_mistyped_is_told_where_it_belongs(ledger: Run, words: str, hint: str) -> None:
+    ran = ledger(*words.split())
+    assert (ran.status, ran.out) == (2, "") and hint in ran.err
+
+
+def test_an_error_is_json_where_json_was_asked_for(ledger: Run, tmp_path: Path) -> None:
+    for words, status in (
+        (["status", "--study", tmp_path], 2),
+        (["statuss"], 2),
+        (["status", "--cell"], 2),
+        (["import", tmp_path, tmp_path / "in"], 1),
+    ):
+        said = ledger(*words)
+        ran = ledger(*words, "--json")
+        error = msgspec.json.decode(ran.err.splitlines()[-1])
+        assert (ran.status, ran.out, error["exit_status"]) == (status, "", status)
+        assert said.status == status and error["error"] in said.err
+    relayed = ledger("transfer", "proxy", "--journal", tmp_path, "--", "server", "--json")
+    assert relayed.status == 1 and "ledger: " in relayed.err
