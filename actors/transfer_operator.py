@@ -8,6 +8,7 @@ from hashlib import sha256
 
 import msgspec
 
+from actors.families.problems import said_once
 from actors.families.review import review_suite
 from actors.loop import Work
 from actors.suites import extend_plan, freeze_suite, plan_suite, read_families
@@ -106,7 +107,7 @@ def _refuse_problems(work: Work, families: Sequence[Family]) -> None:
     lines = [
         f"{family_id}: {problem}"
         for family_id, problems in review_suite(families, corrections).items()
-        for problem in problems
+        for problem in said_once(problems)
         if not problem.waived
     ]
     if lines:

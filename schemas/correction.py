@@ -8,6 +8,7 @@ Times are ``YYYY-MM-DDTHH:MM:SSZ``, UTC and of fixed width, so that comparing th
 instants. Validity is half-open: ``valid_from`` ≤ now < ``expires_at``.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,6 +18,14 @@ from schemas.base import END, Value
 from schemas.identifiers import Identifier
 
 CorrectionClass = Literal["factual_revision", "preference", "procedure", "boundary", "ephemeral"]
+CLASS_MEANINGS: Mapping[CorrectionClass, str] = {
+    "factual_revision": "what is the case, where something else was believed",
+    "preference": "how somebody wants it, where both ways would do",
+    "procedure": "how something is done: its steps, source or place",
+    "boundary": "what is not touched, or by whom alone",
+    "ephemeral": "what holds for a while: it has an end, or may not persist",
+}
+"""The protocol names the classes; results are counted for each. `ephemeral` alone has rules."""
 Lifecycle = Literal["active", "superseded", "expired", "disputed"]
 EffectiveLifecycle = Literal["active", "superseded", "expired", "disputed", "proposed", "withdrawn"]
 """Before ``valid_from`` a record is active but does not apply."""
@@ -78,9 +87,10 @@ class Correction(Value):
     """One record, as its author wrote it."""
 
     correction_id: Identifier
-    class_: Annotated[CorrectionClass, Meta(description="what kind of correction")] = msgspec.field(
-        name="class"
-    )
+    class_: Annotated[
+        CorrectionClass,
+        Meta(description="what kind of correction", extra={"meanings": CLASS_MEANINGS}),
+    ] = msgspec.field(name="class")
     semantic_expectation: Annotated[Words, Meta(description="its meaning in plain language")]
     source_reference: Annotated[
         Name, Meta(description="controlled pointer to where it was said, never the text itself")

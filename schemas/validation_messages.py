@@ -6,6 +6,7 @@ Used for every file that people write: ``study.toml``, corrections, families.
 import difflib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -31,18 +32,37 @@ def explain(error: msgspec.ValidationError, document: Any, form: Form) -> str:
     missing = re.match(r"Object missing required field `(.*)`$", message)
     if missing:
         where = f"{path}.{missing.group(1)}" if path else missing.group(1)
-        return f"`{where}` is missing"
+        choices = _choices(_annotation_at(form, where))
+        return f"`{where}` is missing" + (f"; allowed: {choices}" if choices else "")
     value = without_credentials(repr(value_at(document, path)))
     got = f" (it is {value:.80})" if path else ""
     annotation = _annotation_at(form, path)
     if message.startswith("Invalid enum value"):
-        allowed = ["true", "false"] if _takes_bool(annotation) else []
-        allowed += [json.dumps(value) for value in _literals_in(annotation)]
-        return f"`{path}`: allowed: {', '.join(allowed)}{got}"
+        return f"`{path}`: allowed: {_choices(annotation)}{got}"
     rule = _rule_in(annotation)
     if rule and message.startswith("Expected `str`"):
         return f"`{path}`: allowed: {rule}{got}"
     return f"`{path or 'the file'}`: {message[0].lower()}{message[1:]}{got}"
+
+
+def _choices(annotation: Any) -> str:
+    """What a field of a few values takes, with what each means where that is declared; "" for every
+    other field."""
+    meanings = _meanings_in(annotation)
+    literals = _literals_in(annotation)
+    allowed = ["true", "false"] if literals and _takes_bool(annotation) else []
+    for value in literals:
+        meaning = f" ({meanings[value]})" if value in meanings else ""
+        allowed.append(f"{json.dumps(value)}{meaning}")
+    return ", ".join(allowed)
+
+
+def _meanings_in(annotation: Any) -> Mapping[Any, str]:
+    for part in getattr(annotation, "__metadata__", ()):
+        if isinstance(part, Meta) and part.extra and "meanings" in part.extra:
+            meanings: Mapping[Any, str] = part.extra["meanings"]
+            return meanings
+    return {}
 
 
 def _takes_bool(annotation: Any) -> bool:

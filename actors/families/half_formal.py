@@ -8,8 +8,10 @@ Grammar of the sentences: ``expectation_notation.py``; rules: ``docs/corrections
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -438,6 +440,8 @@ def _surfaces(
     """Name → path of every surface that a case reads."""
     surfaces = dict(source.fixture.surfaces)
     writers = _writers(cases, tools)
+    by_place: list[str] = []
+    """Names that are no key of the state: the only sign of them is where they lie."""
     for read in cases:
         outcome = read.case.expected.outcome
         if outcome is None or outcome.surface in surfaces or outcome.surface in ALWAYS_THERE:
@@ -451,15 +455,64 @@ def _surfaces(
             surfaces[name] = ""
         elif key is not None:
             surfaces[name] = key
+            if name != key:
+                by_place.append(name)
         elif len(places) == 1:
             surfaces[name] = places.pop()
+            by_place.append(name)
         else:
             raise document.refuse(
                 f"{read.key}.expected.outcome.surface",
                 f"where {name!r} lies cannot be told ({len(places)} places are written by what "
-                f"the cases expect); say it under `fixture.surfaces`: {{{name}: PATH}}",
+                f"the cases expect); there are {_known(surfaces, state)}; if it is another one, "
+                f"say it under `fixture.surfaces`: {{{name}: PATH}}",
             )
+    _refuse_misspelt(document, cases, surfaces, by_place, source.fixture.state)
     return surfaces
+
+
+def _refuse_misspelt(
+    document: Document,
+    cases: Sequence[ReadCase],
+    surfaces: Mapping[str, str],
+    by_place: Sequence[str],
+    state: Mapping[str, Any],
+) -> None:
+    """Refuse a second name for one place: it is a slip, and nothing else would show it.
+
+    Of two names that are both known by their place alone, the one that fewer cases say is meant.
+    """
+    said = [read.case.expected.outcome for read in cases]
+    uses = Counter(outcome.surface for outcome in said if outcome is not None)
+
+    def rank(name: str) -> tuple[int, int]:
+        return uses[name], -by_place.index(name)
+
+    for name in sorted(by_place, key=rank):
+        path = surfaces[name]
+        for other, there in surfaces.items():
+            if other == name or (other in by_place and rank(other) < rank(name)):
+                continue
+            above = not path or f"{there}/".startswith(f"{path}/")
+            alike = bool(get_close_matches(name, [other], cutoff=0.8))
+            if not (path and path == there) and not (above and alike):
+                continue
+            read = next(
+                read
+                for read, outcome in zip(cases, said, strict=True)
+                if outcome is not None and outcome.surface == name
+            )
+            others = {each: there for each, there in surfaces.items() if each != name}
+            raise document.refuse(
+                f"{read.key}.expected.outcome.surface",
+                f"there is no surface {name!r} of its own: it lies where {other!r} lies; there are "
+                f"{_known(others, state)}",
+            )
+
+
+def _known(surfaces: Mapping[str, str], state: Mapping[str, Any]) -> str:
+    """The names that a case may read, for an author who has misspelt one."""
+    return ", ".join(sorted({*surfaces, *state, *ALWAYS_THERE, WHOLE_STATE}))
 
 
 def _place_of(tool: Tool, surface: str, read: ReadCase) -> str:

@@ -1,8 +1,9 @@
 """What a review finds: one problem a line, with the rule it breaks and what to do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from schemas.base import Value
@@ -23,3 +24,17 @@ class Problem(Value):
 
 
 Findings = Iterator[Problem]
+
+
+def said_once(problems: Iterable[Problem]) -> list[Problem]:
+    """The same problems for a reader: one that several cases share, as a prompt does that all of
+    them repeat, stands once and its ``place`` lists them, separated by commas."""
+    places: dict[Problem, list[str]] = {}
+    for problem in problems:
+        found = places.setdefault(msgspec.structs.replace(problem, place=""), [])
+        if problem.place and problem.place not in found:
+            found.append(problem.place)
+    return [
+        msgspec.structs.replace(problem, place=", ".join(found))
+        for problem, found in places.items()
+    ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from ledger.cli import transfer_proxy, transfer_repair
+from ledger.cli.command_group import CommandGroup
 from ledger.cli.options import json_option, print_json, printable, reading, study_option
 from ledger.errors import Refused, Usage
 from ledger.study_directory import StudyDirectory
@@ -20,69 +21,15 @@ if TYPE_CHECKING:
     from schemas.correction import Correction
 
 
-@click.group("transfer")
+@click.group("transfer", cls=CommandGroup)
 def command() -> None:
     """Write and review the families of a transfer study; everything else is as in every study.
 
-    `new` makes a family to fill in from a correction, `validate` reviews families. A study of kind
-    "transfer" names its families in study.toml; `ledger plan`, `freeze`, `run`, `report` do the
-    rest. `repair` documents what is changed after a failure, `proxy`
-    captures what a memory server delivers. How to write a family:
-    docs/corrections-and-families.md.
+    In this order: `new` makes a family to fill in from a correction, study.toml names it,
+    `validate` reviews it; then `ledger freeze`, `run`, `analyze` and `report` as in every study.
+    `repair` documents what is changed after a failure, `proxy` captures what a memory server
+    delivers. How to write a family: docs/corrections-and-families.md.
     """
-
-
-command.add_command(transfer_repair.command)
-command.add_command(transfer_proxy.command)
-
-
-@command.command("validate")
-@study_option
-@json_option
-@click.option(
-    "--own-form",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Also write each family in the product's own form into this folder.",
-)
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Path, ...]) -> None:
-    """Review families: completeness, record rules, leakage lint, and every case played once.
-
-    Without FILES those that study.toml names. Prints what the conversion inferred, the topic terms,
-    and what is waived and why. Ends with status 1 where a problem is not waived.
-    """
-    from actors.families.review import review_suite, unwaived
-
-    loaded, unread = _load(study, files)
-    corrections = _corrections(study)
-    found = review_suite([item.family for item in loaded.values()], corrections)
-    if own_form is not None:
-        _write_own_form(own_form, list(loaded.values()))
-    of_suite = found.pop("")
-    if as_json:
-        print_json(
-            {
-                "families": [
-                    _as_json(name, item, found[item.family.family_id])
-                    for name, item in loaded.items()
-                ],
-                "suite": [_problem(problem) for problem in of_suite],
-                "unreadable": unread,
-            }
-        )
-    else:
-        for name, item in loaded.items():
-            _print_family(name, item, found[item.family.family_id])
-        for problem in of_suite:
-            print(f"suite: {printable(problem)}")
-    wrong = sum(len(unwaived(problems)) for problems in found.values()) + len(unwaived(of_suite))
-    if unread:
-        raise Refused("\n".join(unread))
-    if wrong:
-        raise Refused(
-            f"{wrong} problem{'s' if wrong > 1 else ''}: change the family, or waive a rule with "
-            "its reason (`waivers`)"
-        )
 
 
 @command.command("new")
@@ -135,6 +82,61 @@ def new(
     for line, key, what in places:
         print(f"  line {line:>4}  {printable(key)}: {printable(what)}")
     print(f"next: `ledger transfer validate {target}`")
+
+
+@command.command("validate")
+@study_option
+@json_option
+@click.option(
+    "--own-form",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write each family in the product's own form into this folder.",
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Path, ...]) -> None:
+    """Review families: completeness, record rules, leakage lint, and every case played once.
+
+    Without FILES those that study.toml names. Prints what the conversion inferred, the topic terms,
+    and what is waived and why. Ends with status 1 where a problem is not waived.
+    """
+    from actors.families.problems import said_once
+    from actors.families.review import review_suite, unwaived
+
+    loaded, unread = _load(study, files)
+    corrections = _corrections(study)
+    reviewed = review_suite([item.family for item in loaded.values()], corrections)
+    found = {name: said_once(problems) for name, problems in reviewed.items()}
+    if own_form is not None:
+        _write_own_form(own_form, list(loaded.values()))
+    of_suite = found.pop("")
+    if as_json:
+        print_json(
+            {
+                "families": [
+                    _as_json(name, item, found[item.family.family_id])
+                    for name, item in loaded.items()
+                ],
+                "suite": [_problem(problem) for problem in of_suite],
+                "unreadable": unread,
+            }
+        )
+    else:
+        for name, item in loaded.items():
+            _print_family(name, item, found[item.family.family_id])
+        for problem in of_suite:
+            print(f"suite: {printable(problem)}")
+    wrong = sum(len(unwaived(problems)) for problems in found.values()) + len(unwaived(of_suite))
+    if unread:
+        raise Refused("\n".join(unread))
+    if wrong:
+        raise Refused(
+            f"{wrong} problem{'s' if wrong > 1 else ''}: change the family, or waive a rule with "
+            "its reason (`waivers`)"
+        )
+
+
+command.add_command(transfer_repair.command)
+command.add_command(transfer_proxy.command)
 
 
 def _load(study: Path, files: Sequence[Path]) -> tuple[dict[str, "LoadedFamily"], list[str]]:
@@ -221,6 +223,7 @@ def _problem(problem: "Problem") -> dict[str, Any]:
     return {
         "rule": problem.rule,
         "place": problem.place,
+        "places": problem.place.split(", ") if problem.place else [],
         "message": problem.message,
         "waived": problem.waived,
     }
@@ -241,7 +244,8 @@ def _as_json(name: str, item: "LoadedFamily", problems: Sequence["Problem"]) -> 
 def _print_family(name: str, item: "LoadedFamily", problems: Sequence["Problem"]) -> None:
     family = item.family
     unwaived = [problem for problem in problems if not problem.waived]
-    verdict = f"{len(unwaived)} problems" if unwaived else "ready to freeze"
+    many = "" if len(unwaived) == 1 else "s"
+    verdict = f"{len(unwaived)} problem{many}" if unwaived else "ready to freeze"
     print(
         f"{printable(family.family_id)}  {printable(family.title)} ({printable(name)}): {verdict}"
     )

@@ -389,6 +389,8 @@ def test_a_file_holds_one_record_or_many() -> None:
     ("old", "new", "message"),
     [
         ("class: boundary", "class: rule", r'a.yaml:2: `class`: allowed: "factual_revision"'),
+        ("class: boundary", "class: rule", r'"boundary" \(what is not touched, or by whom alone\)'),
+        ("class: boundary\n", "", r'`class` is missing; allowed: .*"procedure" \(how something is'),
         ("consequence: low\n", "", r"a.yaml:1: `consequence` is missing"),
         ("lifecycle:", "lifecicle:", r"unknown key `lifecicle` \(did you mean `lifecycle`"),
         ("staging tree.", f"tree of {SECRET}.", r"a.yaml:3: `semantic_expectation`: looks like"),

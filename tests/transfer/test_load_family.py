@@ -136,6 +136,14 @@ BAD: dict[str, tuple[Callable[[], str | bytes], str]] = {
         lambda: changed("status == incomplete", "colour == red", "F106"),
         r"'colour' is nothing of the surface 'report'.*they write project, status, source_ref",
     ),
+    "a misspelt surface": (
+        lambda: changed("surface: tree", "surface: tre"),
+        r"`cases\[0\].expected.outcome.surface`: there is no surface 'tre' .*; there are .*, tree,",
+    ),
+    "a misspelt surface that nothing is written to": (
+        lambda: changed("surface: state", "surface: sttae"),
+        r"where 'sttae' lies cannot be told.*; there are .*, state, .*`fixture.surfaces`",
+    ),
     "an entry that cannot be told": (
         lambda: changed("backup-job:\n      - archive", "backup:\n      - archive", "F105").replace(
             "for the backup job", "for that job"
