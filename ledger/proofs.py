@@ -23,6 +23,7 @@ Consistency, as the request ``add-checkpoint`` of C2SP's tlog-witness has it; th
 import base64
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -30,6 +31,7 @@ from ledger.chain import leaf_hash
 from ledger.checkpoint import (
     Checkpoint,
     CheckpointedLog,
+    SignedCheckpoint,
     check_signature,
     parse_checkpoint,
 )
@@ -42,6 +44,10 @@ from ledger.merkle import (
     proves_inclusion,
 )
 from ledger.signing_keys import VerifierKey
+
+Part = Literal["form", "record", "hashes", "signature", "kept_note"]
+"""What of a proof can fail: its form, the record that it is about, the hashes from there to the
+root, the signature under that root, the note that the reader has kept."""
 
 INCLUSION_HEADER = b"c2sp.org/tlog-proof@v1\n"
 CONSISTENCY_HEADER = b"old "
@@ -66,6 +72,14 @@ _CONSISTENCY = re.compile(
     + rb"(?P<note>[^\n]+\n[^\n]+\n[^\n]+\n\n(?:[^\n]+\n)+)\n(?P<old_note>.+)",
     re.DOTALL,
 )
+
+
+class Refuted(Integrity):
+    """A proof does not hold; ``part`` is the first part of it that fails."""
+
+    def __init__(self, part: Part, message: str) -> None:
+        super().__init__(message)
+        self.part = part
 
 
 class InclusionProof(msgspec.Struct, frozen=True):
@@ -100,6 +114,7 @@ class Proven(msgspec.Struct, frozen=True):
     """What a checked proof says. ``signed`` is False where no key was there to check with."""
 
     checkpoint: Checkpoint
+    """Of the signed note."""
     signed: bool
     old: Checkpoint | None = None
     """Of a consistency proof: the older checkpoint."""
@@ -148,23 +163,25 @@ def parse_proof(content: bytes) -> InclusionProof | ConsistencyProof:
     if not content.startswith((INCLUSION_HEADER, CONSISTENCY_HEADER)):
         raise Usage("not a proof: it begins with neither c2sp.org/tlog-proof@v1 nor `old`")
     if len(content) > MAX_PROOF_BYTES:
-        raise Integrity(f"not a proof: longer than {MAX_PROOF_BYTES} bytes")
+        raise Refuted("form", f"not a proof: longer than {MAX_PROOF_BYTES} bytes")
     proof: InclusionProof | ConsistencyProof
     if content.startswith(INCLUSION_HEADER):
         match = _INCLUSION.fullmatch(content[len(INCLUSION_HEADER) :])
         if match is None:
-            raise Integrity("not a proof: it needs index, hashes, an empty line and a signed note")
+            raise Refuted(
+                "form", "not a proof: it needs index, hashes, an empty line and a signed note"
+            )
         extra = None if match["extra"] is None else _decoded(match["extra"])
         proof = InclusionProof(int(match["index"]), _hashes(match["hashes"]), match["note"], extra)
     else:
         match = _CONSISTENCY.fullmatch(content)
         if match is None:
-            raise Integrity("not a proof: it needs the old size, hashes and two signed notes")
+            raise Refuted("form", "not a proof: it needs the old size, hashes and two signed notes")
         proof = ConsistencyProof(_hashes(match["hashes"]), match["note"], match["old_note"])
         parse_checkpoint(proof.old_note)
     parse_checkpoint(proof.note)
     if proof.text() != content:
-        raise Integrity("not a proof: it does not re-serialise to itself")
+        raise Refuted("form", "not a proof: it does not re-serialise to itself")
     return proof
 
 
@@ -180,7 +197,7 @@ def check_proof(
     notes that the caller has from elsewhere: one of the proof's own checkpoints must be each of
     them. ``record`` is the record's line where the proof does not carry it.
 
-    Raises Integrity where anything does not hold, Usage where the record is missing.
+    Raises Refuted where anything does not hold, Usage where the record is missing.
     """
     signed = parse_checkpoint(proof.note)
     checkpoints = [signed]
@@ -191,37 +208,79 @@ def check_proof(
         if content is None:
             raise Usage(f"the proof does not carry record {proof.index}; give it with --record")
         if proof.record is not None and content != proof.record:
-            raise Integrity("the proof is about another record than the one that was given")
+            raise Refuted(
+                "record",
+                "the record: the proof carries another record than the one that was given; what "
+                "it proves is not about yours",
+            )
         leaf = leaf_hash(content)
         tree = signed.checkpoint
         if not proves_inclusion(leaf, proof.index, tree.size, proof.hashes, tree.root):
-            raise Integrity(f"this is not record {proof.index} under the checkpoint")
+            raise Refuted(
+                "hashes",
+                f"the hashes: this is not record {proof.index} under the checkpoint over "
+                f"{tree.size} records; they do not lead from it to the signed root, so the record, "
+                "its position, a hash or the checkpoint is another one than was proven",
+            )
     else:
         older = parse_checkpoint(proof.old_note)
         checkpoints.append(older)
         old, tree = older.checkpoint, signed.checkpoint
         if old.origin != tree.origin:
-            raise Integrity(f"the notes are of two ledgers: {old.origin} and {tree.origin}")
+            raise Refuted(
+                "hashes",
+                f"the checkpoints: they are of two ledgers, {old.origin} and {tree.origin}, and "
+                "neither continues the other",
+            )
         if not proves_consistency(old.size, tree.size, proof.hashes, old.root, tree.root):
-            raise Integrity(f"the first {old.size} records are not those that were signed before")
+            raise Refuted(
+                "hashes",
+                f"the hashes: the first {old.size} records are not those that were signed before; "
+                f"the checkpoint over {tree.size} does not continue the one over {old.size}, so "
+                "the history was rewritten between them, or the proof was altered",
+            )
     if key is not None:
         for one in checkpoints:
-            if check_signature(one, key) != "valid":
-                raise Integrity(
-                    f"the checkpoint over {one.checkpoint.size} records is not signed by {key}"
+            verdict = check_signature(one, key)
+            if verdict != "valid":
+                raise Refuted(
+                    "signature",
+                    f"the signature: the checkpoint over {one.checkpoint.size} records is not "
+                    f"signed by {key}; {_why_unsigned(one, verdict)}",
                 )
     for note in kept:
         wanted = parse_checkpoint(note)
         if key is not None and check_signature(wanted, key) != "valid":
-            raise Integrity(f"the kept note is not signed by {key}")
+            raise Refuted(
+                "kept_note",
+                f"the kept note: it is not signed by {key}; "
+                f"{_why_unsigned(wanted, check_signature(wanted, key))}",
+            )
         if wanted.checkpoint not in [one.checkpoint for one in checkpoints]:
             sizes = " and ".join(str(one.checkpoint.size) for one in checkpoints)
-            raise Integrity(
+            raise Refuted(
+                "kept_note",
                 f"the kept note, over {wanted.checkpoint.size} records of "
-                f"{wanted.checkpoint.origin}, is not a checkpoint of the proof (over {sizes})"
+                f"{wanted.checkpoint.origin}, is not a checkpoint of the proof (over {sizes}); "
+                + (
+                    "two histories of that length were signed, or one of the notes was altered"
+                    if any(
+                        (one.checkpoint.origin, one.checkpoint.size)
+                        == (wanted.checkpoint.origin, wanted.checkpoint.size)
+                        for one in checkpoints
+                    )
+                    else "ask for a proof against yours: `ledger prove --against NOTE`"
+                ),
             )
     index = proof.index if isinstance(proof, InclusionProof) else None
     return Proven(signed.checkpoint, key is not None, old, index, leaf)
+
+
+def _why_unsigned(signed: SignedCheckpoint, verdict: str) -> str:
+    if verdict == "bad":
+        return "it was altered after it was signed"
+    named = ", ".join(f"{one.name}+{one.key_id.hex()}" for one in signed.signatures)
+    return f"it is signed by {named}: another key, or a note of another ledger"
 
 
 def _covered(log: CheckpointedLog, note: bytes) -> Checkpoint:
@@ -257,4 +316,4 @@ def _decoded(text: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
-        raise Integrity(f"not a proof: {error}") from None
+        raise Refuted("form", f"not a proof: {error}") from None

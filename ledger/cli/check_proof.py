@@ -38,25 +38,27 @@ def command(
     have signed.
     """
     from ledger.checkpoint import check_signature, parse_checkpoint
-    from ledger.proofs import InclusionProof, check_proof, parse_proof
+    from ledger.proofs import InclusionProof, Refuted, check_proof, parse_proof
     from ledger.signing_keys import config_home, load_signing_key, parse_verifier_key
 
     line = read_given(record).removesuffix(b"\n") if record is not None else None
-    proof = parse_proof(read_given(file))
     verifier = parse_verifier_key(key) if key is not None else None
-    own = load_signing_key(config_home()) if verifier is None else None
-    if own is not None:
-        signed = parse_checkpoint(proof.note)
-        candidate = own.verifier(signed.checkpoint.origin)
-        if check_signature(signed, candidate) == "valid":
-            verifier = candidate
+    whose = "the key that you gave"
     kept = [note for path in against for note in notes_in(path)]
     try:
+        proof = parse_proof(read_given(file))
+        own = load_signing_key(config_home()) if verifier is None else None
+        if own is not None:
+            signed = parse_checkpoint(proof.note)
+            candidate = own.verifier(signed.checkpoint.origin)
+            if check_signature(signed, candidate) == "valid":
+                verifier, whose = candidate, "your own key"
         proven = check_proof(proof, verifier, kept, line)
     except Integrity as error:
+        part = error.part if isinstance(error, Refuted) else "form"
         if not as_json:
-            raise
-        print_json({"status": "refuted", "why": str(error)})
+            raise Refuted(part, f"NOT PROVEN, what fails is {error}") from None
+        print_json({"status": "refuted", "part": part, "why": str(error)})
         return error.exit_status
     tree = proven.checkpoint
     carried = line
@@ -76,16 +78,25 @@ def command(
                 "old_size": proven.old.size if proven.old else None,
             }
         )
+        return 0 if proven.signed else 4
+    holds = "proven " if proven.signed else "unsigned"
+    if proven.old is not None:
+        print(f"{holds:<10} the first {proven.old.size} of {tree.size} records are unchanged")
+        print(f"{'by':<10} the checkpoint over {tree.size} records, which continues the older one")
     else:
-        if proven.old is not None:
-            print(f"holds      the first {proven.old.size} of {tree.size} records are unchanged")
-        else:
-            print(f"holds      this is record {proven.index} of the first {tree.size}")
-            if carried is not None:
-                print(f"record     {printable(carried.decode('utf-8', 'replace'))}")
-        print(f"ledger     {printable(tree.origin)}")
-        print(f"root       {tree.root.hex()}")
-        print(f"signed     {verifier or 'unknown by whom: give the verifier string with --key'}")
+        print(f"{holds:<10} this is record {proven.index} of the first {tree.size}, byte for byte")
+        if carried is not None:
+            print(f"{'record':<10} {printable(carried.decode('utf-8', 'replace'))}")
+        print(f"{'by':<10} the checkpoint over {tree.size} records")
+    print(f"{'ledger':<10} {printable(tree.origin)}")
+    print(f"{'root':<10} {tree.root.hex()}")
+    if verifier is None:
+        print(f"{'signed':<10} unknown by whom: give the verifier string with --key")
+    else:
+        print(f"{'signed':<10} {verifier}, {whose}")
+    if kept:
+        print(f"{'kept note':<10} is a checkpoint of this proof")
+    print(f"{'not proven':<10} that what is recorded is true; anything after {tree.size} records")
     return 0 if proven.signed else 4
 
 

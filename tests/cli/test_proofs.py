@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger.log import Batch, NewEvent
-from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.signing_keys import CONFIG_HOME_VARIABLE, load_or_create_signing_key
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.events.cell import ProtocolViolated
@@ -43,6 +43,10 @@ def test_a_record_is_proven_without_the_ledger(
     assert ran.json["record"]["id"] == fact.id
     shown = ledger("check-proof", proof, "--key", key)
     assert shown.status == 0 and f'"id":"{fact.id}"' in shown.out
+    size = ran.json["size"]
+    assert f"proven     this is record 5 of the first {size}, byte for byte\n" in shown.out
+    assert f"by         the checkpoint over {size} records\n" in shown.out
+    assert f"signed     {key}, the key that you gave\n" in shown.out
     unknown = ledger("check-proof", proof)
     assert unknown.status == 4 and "unknown by whom" in unknown.out
     assert not (tmp_path / "auditor").exists()
@@ -80,12 +84,40 @@ def test_an_altered_proof_is_refuted(ledger: Run, study: Path, key: str, tmp_pat
         assert (ran.status, ran.out) == (3, "") and ran.err.startswith("ledger: ")
     proof.write_text(text.replace("index 5", "index 6"))
     ran = ledger("check-proof", proof, "--json")
-    assert (ran.status, ran.json["status"]) == (3, "refuted")
+    assert (ran.status, ran.json["status"], ran.json["part"]) == (3, "refuted", "hashes")
+    assert "NOT PROVEN, what fails is the hashes: " in ledger("check-proof", proof).err
+    proof.write_text(text.replace("\nindex", "\nindex 5\nindex"))
+    assert ledger("check-proof", proof, "--json").json["part"] == "form"
     proof.write_text("dear diary")
     assert ledger("check-proof", proof).status == 2
     proof.write_text(text)
     wrong = key.replace(key[-3], "A" if key[-3] != "A" else "B")
     assert ledger("check-proof", proof, "--key", wrong).status == 2
+
+
+def test_the_part_of_a_proof_that_fails_is_named(
+    ledger: Run, study: Path, key: str, tmp_path: Path
+) -> None:
+    text = ledger("prove", "5", "--study", study).out
+    (tmp_path / "proof").write_text(text)
+    note = "\n\n".join(text.split("\n\n")[1:])
+    signature = note.rstrip().rpartition(" ")[2]
+    letter = "A" if signature[20] != "A" else "B"
+    altered = text.replace(signature, f"{signature[:20]}{letter}{signature[21:]}")
+    (tmp_path / "altered").write_text(altered)
+    (tmp_path / "line").write_text("{}\n")
+    other = load_or_create_signing_key(tmp_path / "other").verifier(note.splitlines()[0])
+    (tmp_path / "all").write_bytes(StudyDirectory(study).checkpoints.read_bytes())
+    for words, part, meaning in (
+        (("altered", "--key", key), "signature", "it was altered after it was signed"),
+        (("proof", "--key", str(other)), "signature", "another key, or a note of another ledger"),
+        (("proof", "--record", tmp_path / "line"), "record", "is not about yours"),
+        (("proof", "--against", tmp_path / "all"), "kept_note", "ask for a proof against yours"),
+    ):
+        file, *rest = words
+        ran = ledger("check-proof", tmp_path / str(file), *rest, "--json")
+        assert (ran.status, ran.json["part"]) == (3, part), ran
+        assert meaning in ran.json["why"]
 
 
 def test_a_record_with_an_outcome_is_left_out(
