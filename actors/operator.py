@@ -290,7 +290,10 @@ def amend_study(work: Work) -> Done:
         )
     changed, removed = frozen_differences(work.context.directory, study, content, amendments)
     if not changed and not removed:
-        raise Refused("nothing that is frozen has changed: there is nothing to record")
+        raise Refused(
+            "nothing that is frozen has changed, so there is nothing to record: change study.toml, "
+            "a document that it names, or the program first"
+        )
     plan = None
     if isinstance(study, TransferStudy):
         plan = amended_plan(study, changed, progress)
@@ -420,8 +423,8 @@ def _refuse_if_frozen(work: Work, what: str) -> None:
     if any(isinstance(fact.event, StudyFrozen) for fact in work.facts(STUDY_STREAM)):
         raise Refused(
             f"the study is frozen{what}; `ledger status` tells what comes next. A change of "
-            "study.toml, documents or code is an amendment (`ledger amend`); other tasks or "
-            "another plan are another study (`ledger init`)"
+            "study.toml, documents or code is an amendment (`ledger amend`); other tasks, other "
+            "families or another plan are another study (`ledger init`)"
         )
 
 

@@ -20,6 +20,18 @@ from schemas.selection import NOT_RECORDED
 from schemas.study import Study
 from schemas.study_file import AnyStudy
 
+WHAT_CAN_BE_AMENDED = (
+    "Bound by the freeze, and open to amendments: study.toml, the documents that it names, the "
+    "program's code and its libraries.",
+    "Of a transfer study study.toml may declare further memories, drivers and systems, whose cells "
+    "follow the plan, and change everything else but `[suite]` and what is declared already of a "
+    "memory or driver. Families (prompts, fixtures, predicates, records) are bound as documents "
+    "and open to none: another family is another suite, a study with another suite.version.",
+    "Of a repair study the tasks, how they were selected, and the treatments and models of planned "
+    "cells are open to none; of either kind neither are `kind` and `simulated`.",
+)
+"""Printed with the amendments; ``not_amendable`` and ``transfer_operator`` refuse the rest."""
+
 Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
 
 
@@ -154,6 +166,8 @@ def render_markdown(amendments: Amendments) -> str:
     lines += [f"Study digest {amendments.frozen.digest}.", ""]
     if not amendments.recorded:
         lines += ["No amendment has been recorded.", ""]
+    lines += [f"- {words}" for words in WHAT_CAN_BE_AMENDED]
+    lines.append("")
     words = {
         "before_first_cell": "before the first cell",
         "after_first_cell": "after the first cell: exploratory",

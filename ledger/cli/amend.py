@@ -20,6 +20,11 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
 
     \b
         ledger amend --reason "the server's address has changed"
+
+    It may concern study.toml, the documents that it names, the program's code and libraries. Of a
+    transfer study: further memories, drivers and systems in study.toml, which are planned behind
+    the others; not [suite], no family, nothing that a declared memory or driver is. Of a repair
+    study: not the tasks, nor what planned cells are made of.
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS

@@ -61,7 +61,10 @@ def test_the_files_lie_under_the_head_of_the_analysis(ledger: Run, analysed: Pat
     assert digests["report.html"] == written.html.digest
     assert digests["report.md"] == written.markdown.digest
     assert digests["results.json"] == analysis.results.digest
-    assert "No amendment has been recorded." in (folder / "PROTOCOL_AMENDMENTS.md").read_text()
+    amendments = (folder / "PROTOCOL_AMENDMENTS.md").read_text()
+    assert "No amendment has been recorded." in amendments
+    for what in ("study.toml", "documents", "libraries", "memories, drivers", "Families", "tasks"):
+        assert what in amendments, "it says what can be amended, of either kind of study"
 
 
 def test_a_second_report_has_the_same_bytes(ledger: Run, analysed: Path, tmp_path: Path) -> None:
