@@ -150,8 +150,9 @@ def import_ledger(directory: Path, target: Path, key: str | None = None) -> Repo
         _sync_file(database)
         sync_directory(var)
         report = _verified(folder, Options(key=key, last_seen=False))
-    if verifier is not None:
-        remember_ledger(config_home(), StudyDirectory(target).ledger, verifier, live=False)
+        if verifier is not None:
+            # Before it has its name: killed in between, it would stand there under no key.
+            remember_ledger(config_home(), StudyDirectory(target).ledger, verifier, live=False)
     return report
 
 
@@ -199,10 +200,11 @@ def backup(source: Path, target: Path) -> Report:
         known = known_ledger(config_home(), path)
         demanded = Options(key=known.key if known else None, require="self", last_seen=False)
         report = _verified(folder, demanded)
-    if known is not None:
-        with suppress(Unfinished):  # the configuration folder cannot be written: the copy is good
-            key, ledger = parse_verifier_key(known.key), StudyDirectory(target).ledger
-            remember_ledger(config_home(), ledger, key, live=False)
+        if known is not None:
+            # As at an import. Where the configuration cannot be written, the copy is good.
+            with suppress(Unfinished):
+                key, ledger = parse_verifier_key(known.key), StudyDirectory(target).ledger
+                remember_ledger(config_home(), ledger, key, live=False)
     return report
 
 
