@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from actors import analysis, operator
+from actors import analysis, corrections, operator, transfer_repair
 from actors.loop import Context, carry_out, clear_scratch, perform
 from actors.miner import Miner
 from actors.rehearsal.briefs import start_stand_in
@@ -36,6 +36,7 @@ from projections.fold import fold
 from projections.pending_commands import PendingCommands
 from schemas.commands import (
     ROLE_OF,
+    AdvanceSession,
     AmendStudy,
     AnalyseStudy,
     AnchorCheckpoint,
@@ -54,6 +55,7 @@ from schemas.commands import (
 from schemas.events.cell import CellStarted
 from schemas.events.command import CommandAbandoned, CommandCompleted, CommandRequested
 from schemas.events.mining import CandidateValidated
+from schemas.events.transfer import CaseFinished
 from tests.end_to_end.rehearsal_study import StudyOnDisk
 from tests.faults.storage_work import Appended, Failed, Message, Tell
 from tests.faults.system_calls import Child
@@ -61,7 +63,7 @@ from tests.faults.system_calls import Child
 LEASE_SECONDS = 3600.0
 Act = Callable[[Context, Sequence[str]], None]
 """What a child does with the study, and with a model server (URL, lms) if it is given one."""
-PURE_ROLES = ("scheduler", "cell")
+PURE_ROLES = ("scheduler", "cell", "memory_session")
 """What these write is a function of the log: killed and done again, it has the same bytes."""
 AGAIN = frozenset(
     {
@@ -199,7 +201,11 @@ class Laboratory:
 
     @contextmanager
     def server(self) -> Iterator[Sequence[str]]:
-        """A stand-in server with no model in memory: (URL, lms)."""
+        """A stand-in server with no model in memory: (URL, lms). None where nothing asks one."""
+        _, declared = self.directory.read_study()
+        if declared.server.kind != "stand_in":
+            yield ()
+            return
         with ExitStack() as stack:
             with self.opened() as context:
                 stand_in = stack.enter_context(start_stand_in(context))
@@ -236,6 +242,9 @@ class Laboratory:
             context.log.release_all()
             if not step.ordered:
                 if step.facts[0].cause in context.log.pending():
+                    take_one(context, server)
+                if lost_session([decode(stored) for stored in context.log.read(start)]):
+                    take_one(context, server)  # the scheduler asks for the session again
                     take_one(context, server)
             elif not any(
                 isinstance(decode(stored).event, CommandCompleted)
@@ -283,7 +292,13 @@ def acknowledged(told: Sequence[Message]) -> list[Appended]:
 
 
 def order(context: Context, command: Command) -> None:
-    handlers = {**operator.HANDLERS, **analysis.HANDLERS, **Miner().handlers()}
+    handlers = {
+        **operator.HANDLERS,
+        **analysis.HANDLERS,
+        **Miner().handlers(),
+        **corrections.HANDLERS,
+        **transfer_repair.HANDLERS,
+    }
     carry_out(context, command, handlers)
 
 
@@ -332,7 +347,8 @@ def watch_appends(tell: Tell, kill: tuple[int, str] | None) -> None:
 def check_same(step: Step, facts: Sequence[Fact]) -> None:
     """The command came to the same: the same events, each once, and the same next commands. What
     had to be done a second time is recorded as such."""
-    assert Counter(map(meaning, without_repetition(facts))) == Counter(
+    counted = without_lost_session(facts) if lost_session(facts) else facts
+    assert Counter(map(meaning, without_repetition(counted))) == Counter(
         map(meaning, without_repetition(step.facts))
     )
     validated = Counter(f.event.commit for f in facts if isinstance(f.event, CandidateValidated))
@@ -349,6 +365,34 @@ def without_repetition(facts: Sequence[Fact]) -> list[Fact]:
         for fact in facts
         if fact.event.TYPE not in AGAIN
         and not (fact.id in abandoned and isinstance(fact.event, CommandRequested))
+    ]
+
+
+def lost_session(facts: Sequence[Fact]) -> bool:
+    """True where a session of a transfer study was ended as lost with its worker."""
+    return any(isinstance(f.event, CaseFinished) and f.event.ended == "void" for f in facts)
+
+
+def without_lost_session(facts: Sequence[Fact]) -> list[Fact]:
+    """What the session's second attempt wrote, as if it were the first: it begins anew and must
+    come to the same. Of the first one nothing may count, and it is recorded that it was lost."""
+    begun = [f.event for f in facts if isinstance(f.event, CellStarted)]
+    ended = [f.event for f in facts if isinstance(f.event, CaseFinished)]
+    assert [one.attempt for one in begun] == [one.attempt for one in ended] == [0, 1]
+    assert [one.ended == "void" for one in ended] == [True, False]
+    assert ended[0].detail == "the worker that ran the session was lost"
+    again = [
+        f.id
+        for f in facts
+        if isinstance(f.event, CommandRequested) and isinstance(f.event.command, AdvanceSession)
+    ]
+    assert len(again) == 1
+    return [
+        msgspec.structs.replace(f, event=msgspec.structs.replace(f.event, attempt=0))
+        if isinstance(f.event, CellStarted | CaseFinished)
+        else f
+        for f in facts
+        if f.cause == again[0]
     ]
 
 

@@ -16,8 +16,11 @@ MINIMUM = {
     "kill -9 of one of two writers": 30,
     "stopped beyond the lease": 3,
     "kill -9 at a commit boundary of an actor": 150,
+    "kill -9 at a commit boundary of a transfer study": 150,
+    "kill -9 of a command that copies, moves, cleans, anchors or amends": 300,
     "kill -9 at a commit boundary, a worker or the whole set": 80,
     "kill -9 at a random moment of a run": 40,
+    "kill -9 of a whole transfer run at a random moment": 15,
 }
 """By kind, how many distinct points a complete sweep has at least."""
 

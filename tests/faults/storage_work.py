@@ -73,6 +73,13 @@ class Exported(Told, frozen=True):
     records: int
 
 
+class Ended(Told, frozen=True):
+    """A command of the command line ended; what it printed."""
+
+    status: int
+    printed: str
+
+
 class Failed(Told, frozen=True):
     """The work ended with an error; ``kind`` is its class, ``text`` what a user reads."""
 
@@ -80,7 +87,7 @@ class Failed(Told, frozen=True):
     text: str
 
 
-Message = Trying | Appended | Stored | Signed | Exported | Failed
+Message = Trying | Appended | Stored | Signed | Exported | Ended | Failed
 Tell = Callable[[Message], None]
 
 

@@ -22,33 +22,22 @@ import pytest
 from tests.end_to_end.rehearsal_study import PATIENCE, StudyOnDisk, check_sound, finish
 from tests.faults.conftest import Append, Baseline, Fault, disturbed, marker
 from tests.faults.fault_points import count
+from tests.faults.killed_runs import (
+    RUNS,
+    kill,
+    run_to_the_end,
+    wait_for_a_moment,
+    wait_until_all_have_ended,
+)
 
 AT_ONCE = 2
 """Studies that are killed at the same time: one alone leaves a processor idle half of the time."""
 KILLS_A_STUDY = 4
-RUNS = 12
-"""More runs than kills in any test here: a study that needs more makes no progress."""
-
-
-def run_to_the_end(study: StudyOnDisk) -> None:
-    """Give ``ledger run`` until it says that the study is complete. A run that was killed itself
-    says nothing. One ends with a message where what was killed had no worker that could be started
-    again: the stand-in while it began (status 5), or ``lms`` while it was asked (status 6)."""
-    for _ in range(RUNS):
-        ran = study.ledger_command("run")
-        if ran.status == 0:
-            return
-        assert ran.status in (-signal.SIGKILL, 5, 6), ran
-        assert "Traceback" not in ran.err
-    pytest.fail(f"not complete after {RUNS} runs")
 
 
 def check_undisturbed_end(study: StudyOnDisk, baseline: Baseline) -> None:
     check_sound(study, baseline.outcomes)
-    deadline = time.monotonic() + PATIENCE
-    while study.processes() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert study.processes() == {}
+    wait_until_all_have_ended(study)
 
 
 def all_pass(trials: Sequence[tuple[str, Callable[[], int]]]) -> int:
@@ -135,22 +124,6 @@ def victims(processes: dict[int, str], draw: random.Random) -> list[int]:
     return [draw.choice(fitting or sorted(processes))]
 
 
-def wait_for_a_moment(
-    study: StudyOnDisk, process: "subprocess.Popen[str]", draw: random.Random, records: int
-) -> None:
-    """Wait for a random number of records, or for a random time: records come in bursts, and most
-    of the time is spent between them."""
-    pause = draw.uniform(0.1, 4.0)
-    if draw.random() < 0.5:
-        wanted = len(study.facts()) + draw.randrange(1, records // 2)
-        pause = draw.uniform(0.0, 0.2)
-        while process.poll() is None and len(study.facts()) < wanted:
-            time.sleep(0.02)
-    end = time.monotonic() + pause
-    while process.poll() is None and time.monotonic() < end:
-        time.sleep(0.02)
-
-
 def kill_at_random(
     frozen: StudyOnDisk, place: Path, baseline: Baseline, seed: int, kills: int
 ) -> Callable[[], int]:
@@ -170,11 +143,7 @@ def kill_at_random(
             if process.poll() == 0 or not processes:
                 break
             done += 1
-            for pid in victims(processes, draw):
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+            kill(victims(processes, draw))
         assert "Traceback" not in finish(process).err
         run_to_the_end(study)
         check_undisturbed_end(study, baseline)

@@ -5,6 +5,7 @@ at the moment in which their module is imported:
 
 LEDGER_FAULTS         JSON list of faults, each at one append of a stream (``_meets``, ``_suffer``)
 LEDGER_LEASE_SECONDS  length of the leases of commands
+LEDGER_SESSIONS       file that gets a line for every case of a memory system that really begins
 """
 
 import importlib.abc
@@ -65,7 +66,24 @@ def _patch_loop(module):
     module.LEASE_SECONDS = float(os.environ.get("LEDGER_LEASE_SECONDS", module.LEASE_SECONDS))
 
 
-_PATCHES = {"ledger.sqlite_log": _patch_log, "actors.loop": _patch_loop}
+def _patch_memory_case(module):
+    witness = os.environ.get("LEDGER_SESSIONS")
+    steps = module.CaseRun.steps
+
+    def steps_and_tell(run):
+        with open(witness, "ab", buffering=0) as file:
+            file.write(f"{run.cell} {run.attempt}\n".encode())
+        return steps(run)
+
+    if witness:
+        module.CaseRun.steps = steps_and_tell
+
+
+_PATCHES = {
+    "ledger.sqlite_log": _patch_log,
+    "actors.loop": _patch_loop,
+    "actors.memory_case": _patch_memory_case,
+}
 
 
 class _Patcher(importlib.abc.MetaPathFinder):
