@@ -22,7 +22,8 @@ from actors.identity import (
 )
 from actors.loop import Done, Handlers, Work
 from actors.planning import make_plan
-from actors.sandbox import probe
+from actors.sandbox import SandboxReport, probe
+from actors.sandbox.ladder import LADDER
 from actors.testing import accepted_sandbox
 from actors.transfer_operator import (
     amended_plan,
@@ -33,7 +34,7 @@ from actors.transfer_operator import (
 )
 from actors.workspaces import gold_only_lines, leak_probe, make_template, read_snapshot
 from harnesses import registry
-from ledger.errors import Refused
+from ledger.errors import PreflightMismatch, Refused
 from ledger.log import NewEvent
 from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments, not_amendable
@@ -335,8 +336,9 @@ def start_run(work: Work) -> Done:
     """Check that everything is as frozen and that tests can be contained; ask the scheduler."""
     command: StartRun = work.command
     directory = work.context.directory
-    progress, amendments = Progress(work.artifacts.get), Amendments()
-    Follower(work.log, progress, amendments).catch_up()
+    read = work.artifacts.get
+    progress, amendments, mined = Progress(read), Amendments(), MinedTasks(read)
+    Follower(work.log, progress, amendments, mined).catch_up()
     if progress.frozen is None:
         raise Refused("the study is not frozen: `ledger freeze` first")
     content, study = directory.read_study()
@@ -345,7 +347,7 @@ def start_run(work: Work) -> Done:
         gone = [f"{name} (removed)" for name in removed]
         raise Refused(differs([*(file.name for file in changed), *gone]))
     unsafe = command.allow_unsafe_sandbox or not study.runs_foreign_code
-    probed = accepted_sandbox(probe(), unsafe)
+    probed = accepted_sandbox(_probe_as_validated(mined.validated_in()), unsafe)
     commit, dirty = checkout()
     libraries = {
         name: version
@@ -362,6 +364,25 @@ def start_run(work: Work) -> Done:
         resumed=progress.runs > 0,
     )
     return Done([NewEvent(RUN_STREAM, started), NewEvent(RUN_STREAM, probed)], [ContinueStudy()])
+
+
+def _probe_as_validated(kinds: frozenset[str]) -> SandboxReport:
+    """Probe for the kind of sandbox in which the tasks were validated, also where a better one has
+    come since: what a test sees of the system is part of its environment.
+
+    Raises PreflightMismatch where this host does not offer it. What was validated without any is
+    run in whatever there is.
+    """
+    report = probe()
+    if not kinds or "none" in kinds or report.kind in kinds:
+        return report
+    again = probe(None, [kind for kind in LADDER if kind in kinds])
+    if again.kind in kinds:
+        return again
+    raise PreflightMismatch(
+        f"the tasks were validated in the sandbox {' or '.join(sorted(kinds))}, and this host has "
+        f"{report.kind} instead (`ledger doctor` says why). {again.remedy}".rstrip()
+    )
 
 
 def stop_run(work: Work) -> Done:

@@ -104,13 +104,16 @@ def recorded_environment(
 ) -> Environment:
     """The environment that a task was validated in, built again where it is missing.
 
-    Raises PreflightMismatch where it cannot be built, or comes out as another one.
+    Raises PreflightMismatch where it cannot be built, or comes out as another one: what a
+    requirement file leaves open is another version when it is built a year later.
     """
     inputs = None
+    packages: tuple[str, ...] = ()
     for stored in log.read_stream(repository_stream(repository)):
         event = decode(stored).event
         if isinstance(event, EnvironmentBuilt) and event.identity == identity:
             inputs = msgspec.json.decode(artifacts.get(event.inputs), type=EnvironmentInputs)
+            packages = event.packages
     if inputs is None:
         raise PreflightMismatch(f"no record says what environment {identity} is built from")
     built = build_environment(root, inputs)
@@ -120,6 +123,14 @@ def recorded_environment(
         raise PreflightMismatch(
             f"the tasks were validated in environment {identity}, here it is {built.identity}: "
             "use the Python and the library versions of the validation, or amend the study"
+        )
+    if differing := sorted(set(packages) ^ set(built.packages)):
+        here = set(built.packages)
+        shown = ", ".join(f"{one} ({'now' if one in here else 'then'})" for one in differing[:6])
+        raise PreflightMismatch(
+            f"test environment {identity} does not hold the packages that the tasks were validated "
+            f"with: {shown}. Put {root / identity} back as it was, or have the index give the "
+            "recorded versions (a constraint in pip's configuration), remove it and go on"
         )
     return built
 

@@ -126,6 +126,15 @@ class MinedTasks:
                 changed += self.frozen.changed_settings(study, repository, texts)
         return changed
 
+    def validated_in(self) -> frozenset[str]:
+        """Kinds of sandbox in which the frozen tasks were validated; empty before the freeze."""
+        if self.frozen is None or self.frozen_tasks is None:
+            return frozenset()
+        tasks = msgspec.json.decode(self.read(self.frozen_tasks.tasks), type=list[Task])
+        verdicts = self.frozen.validated
+        events = [verdicts.get(task.repository, {}).get(task.commit) for task in tasks]
+        return frozenset(event.sandbox for event in events if event is not None)
+
     def waiting(self, repository: str) -> list[str]:
         """Candidates without a verdict, in mining order."""
         judged = self.validated.get(repository, {})

@@ -66,7 +66,7 @@ PYTHON = Recipe(
     ),
     infrastructure_names=(
         "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini",
-        "setup.cfg", "sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc",
+        "setup.cfg", "sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc", "entry_points.txt",
     ),
     dependency_names=(
         "pyproject.toml", "setup.py", "requirements*.txt", "requirements*.in", "*requirements.txt",

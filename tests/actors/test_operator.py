@@ -1,19 +1,24 @@
 """What an operator may amend, on the small study whose cells have run."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+import actors.operator
 from actors.analysis import compute
 from actors.frozen_study import FrozenStudy
 from actors.identity import package_files
 from actors.loop import Context, carry_out
 from actors.operator import HANDLERS
+from actors.sandbox import SandboxReport
 from harnesses import registry
-from ledger.errors import Refused
+from ledger.errors import PreflightMismatch, Refused
 from ledger.memory_log import MemoryLog
-from schemas.commands import AmendStudy
+from schemas.commands import AmendStudy, StartRun
+from schemas.events.mining import SandboxProbed
 from schemas.events.study import AmendmentRecorded
 from tests.projections.tiny_study import of_type
 from tests.report.small_study import TOML, SmallStudy
@@ -128,3 +133,35 @@ def test_an_arm_whose_code_was_amended_runs_with_the_amended_code(tmp_path: Path
     present = registry.source_digest(registry.find_harness("H000"))
     assert after.treatment("H000").source == present != frozen["H000"]
     assert after.treatment("H018").source == frozen["H018"]
+
+
+def test_tests_run_in_the_kind_of_sandbox_that_validated_the_tasks(
+    study: SmallStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host's answer to the probe; no host can be asked to gain or lose a rung."""
+    asked: list[Any] = []
+
+    def host(*kinds: str) -> None:
+        def probe(_scratch: object = None, wanted: Sequence[str] = kinds) -> SandboxReport:
+            asked.append(wanted)
+            kind: Any = next((kind for kind in kinds if kind in wanted), "none")
+            return SandboxReport(kind=kind, rungs=(), remedy="")
+
+        asked.clear()
+        monkeypatch.setattr(actors.operator, "probe", probe)
+
+    def start() -> str:
+        carry_out(context_of(study), StartRun(allow_unsafe_sandbox=True), HANDLERS)
+        probed = [f.event for f in study.facts() if isinstance(f.event, SandboxProbed)]
+        return probed[-1].kind
+
+    amend(study, TOML)  # the libraries that the small study was frozen with are invented
+    host("bubblewrap")
+    assert start() == "bubblewrap"
+    host("namespaces", "bubblewrap")
+    assert start() == "bubblewrap", "not in the first that is offered"
+    for other in ((), ("landlock",)):
+        host(*other)
+        with pytest.raises(PreflightMismatch, match="validated in the sandbox bubblewrap"):
+            start()
+        assert asked[-1] == ["bubblewrap"]

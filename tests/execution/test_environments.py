@@ -3,11 +3,13 @@
 import importlib.metadata
 import io
 import os
+import re
 import shutil
 import subprocess
 import tarfile
 import threading
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,12 @@ from actors.environments import (
     prepare,
 )
 from actors.sandbox import layout
-from ledger.errors import Integrity, Unfinished
+from actors.testing import built_event, recorded_environment
+from ledger.artifacts import Artifacts
+from ledger.errors import Integrity, PreflightMismatch, Unfinished
+from ledger.log import Batch
+from ledger.memory_log import MemoryLog
+from schemas.task import EnvironmentInputs
 
 VERSION = ".".join(layout.launcher_interpreter().version.split(".")[:2])
 
@@ -286,3 +293,21 @@ def test_a_cancelled_build_ends_at_once_and_leaves_nothing(wheels: Path, tmp_pat
         with pytest.raises(Unfinished, match="interrupted"):
             prepare(tmp_path, requirements, python=VERSION, cancelled=cancelled)
     assert os.listdir(tmp_path) == [], "not even the note that it failed"
+
+
+def test_an_environment_with_other_packages_than_were_recorded_is_another(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """What a requirement file leaves open has another version when it is built again later."""
+    log, artifacts = MemoryLog(), Artifacts(tmp_path)
+    inputs = EnvironmentInputs(python=VERSION, requirements={}, head_requirements={}, fallbacks=())
+    root = environment.python.parents[3]
+
+    def recorded(packages: tuple[str, ...]) -> Environment:
+        event = built_event(artifacts, "R001", inputs, replace(environment, packages=packages))
+        log.append(Batch(events=[event], actor="miner", run="r"))
+        return recorded_environment(log, artifacts, root, "R001", environment.identity)
+
+    assert recorded(environment.packages) == environment
+    with pytest.raises(PreflightMismatch, match=r"pytest==0\.1 \(then\), pytest==\S+ \(now\)"):
+        recorded(tuple(re.sub("^pytest==.*", "pytest==0.1", one) for one in environment.packages))

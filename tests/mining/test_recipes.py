@@ -42,6 +42,7 @@ def classify_with(**layout: tuple[str, ...]) -> Classifier:
         ("pkg/pyproject.toml", "infrastructure"),
         ("pkg/deep/pyproject.toml", "infrastructure"),
         ("pkg/__pycache__/test_calc.cpython-311-pytest-9.0.2.pyc", "infrastructure"),
+        ("pkg/evil.dist-info/entry_points.txt", "infrastructure"),
         ("pkg/testdata/x.py", "infrastructure"),
         ("pkg/docs/x.py", "docs"),
         ("pkg/examples/x.py", "docs"),
