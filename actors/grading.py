@@ -8,7 +8,7 @@ and is then reported as infrastructure, which never depends on success.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -101,7 +101,9 @@ class Grader:
         if end.tree and end.changed_paths:
             candidate = decode_changes(work.artifacts.get(end.overlay))
             tree = graded_tree(candidate, hidden, self._is_restored(task))
-            verdict, runs = self._judge(work, task, tree.overlays, work.artifacts.get(end.patch))
+            verdict, runs = self._judge(
+                work, task, tree.overlays, work.artifacts.get(end.patch), end.changed_paths
+            )
             passes = verdict.verdict == "resolved"
             graded = msgspec.structs.replace(
                 graded,
@@ -121,7 +123,7 @@ class Grader:
         task = self._frozen.tasks[command.task]
         gold = changes_of(task.gold, work.artifacts)
         hidden = changes_of(task.hidden, work.artifacts)
-        verdict, runs = self._judge(work, task, (gold, hidden), b"")
+        verdict, runs = self._judge(work, task, (gold, hidden))
         event = GoldChecked(
             task=task.id,
             number=command.number,
@@ -134,13 +136,18 @@ class Grader:
     # ---- runs --------------------------------------------------------------------------------
 
     def _judge(
-        self, work: Work, task: Task, overlays: tuple[Changes, ...], diff: bytes
+        self,
+        work: Work,
+        task: Task,
+        overlays: tuple[Changes, ...],
+        diff: bytes = b"",
+        changed: Sequence[str] = (),
     ) -> tuple[Verdict, tuple[GradingRun, ...]]:
         fail_to_pass, pass_to_pass = self._frozen_ids(work, task)
         first, second = (
             self._run(work, task, overlays, task.grading_test_files, seed) for seed in HASH_SEEDS
         )
-        verdict = judge(fail_to_pass, pass_to_pass, first, second, diff=diff)
+        verdict = judge(fail_to_pass, pass_to_pass, first, second, diff=diff, changed=changed)
         machine_failed = not_made(first) or not_made(second)
         if verdict.verdict == "infrastructure" and not machine_failed:
             # The tests ran; what they did not say, the candidate's code prevented. Absent = failed.

@@ -39,9 +39,47 @@ REPORT_BYTES = 64 << 20
 """Bound on what the reporter may write: about 300,000 tests."""
 
 _CANARY = """\
+import math
+import sys
 import unittest
 
 import pytest
+
+WRONG = dict(
+    assertEqual=(1, 2), assertNotEqual=(1, 1), assertTrue=(0,), assertFalse=(1,),
+    assertIs=(1, 2), assertIsNot=(None, None), assertIsNone=(0,), assertIsNotNone=(None,),
+    assertIn=(1, ()), assertNotIn=(1, (1,)),
+    assertIsInstance=(1, str), assertNotIsInstance=(1, int),
+    assertAlmostEqual=(1, 2), assertNotAlmostEqual=(1, 1),
+    assertGreater=(1, 2), assertGreaterEqual=(1, 2), assertLess=(2, 1), assertLessEqual=(2, 1),
+    assertRegex=("a", "b"), assertNotRegex=("a", "a"), assertCountEqual=([1], [2]),
+    assertMultiLineEqual=("a", "b"), assertSequenceEqual=([1], [2]), assertListEqual=([1], [2]),
+    assertTupleEqual=((1,), (2,)), assertSetEqual=({{1}}, {{2}}),
+    assertDictEqual=({{1: 1}}, {{1: 2}}),
+    assertRaises=(ValueError, len, ""), assertRaisesRegex=(ValueError, "", len, ""),
+)
+
+
+def accepted():
+    case = unittest.TestCase()
+    for name, arguments in WRONG.items():
+        yield getattr(case, name), arguments
+    mock = sys.modules.get("unittest.mock")
+    if mock is not None:
+        for name in ("assert_called", "assert_called_once", "assert_called_with",
+                     "assert_called_once_with", "assert_any_call"):
+            yield getattr(mock.Mock(), name), ()
+        yield mock.Mock(side_effect=None, return_value=None).assert_has_calls, ([mock.call()],)
+
+
+def test_{name}_claims():
+    for claim, arguments in accepted():
+        try:
+            claim(*arguments)
+        except AssertionError:
+            continue
+        return
+    assert any((math.isclose(1, 2), 1 == pytest.approx(2), all((0,)), isinstance(1, str)))
 
 
 def test_{name}_assert():
@@ -57,8 +95,8 @@ class Test_{name}(unittest.TestCase):
     def test_{name}(self):
         self.assertEqual(len("{name}"), 0)
 """
-_CANARY_TESTS = 3
-"""One for each way in which a test says that something is wrong; all of them must fail."""
+_CANARY_TESTS = 4
+"""At least one for each way in which a test says that something is wrong; all of them must fail."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +121,9 @@ class TestRun:
     nonce: str
     flags: tuple[str, ...] = ()
     """What the run itself showed of somebody meddling with it, sorted."""
+    meddling: tuple[tuple[str, str], ...] = ()
+    """(file, what it did) of workspace code that reached out of its own modules, sorted. Honest
+    code does so too, so it is a flag only where the candidate has changed that file."""
     disk_exceeded: bool = False
     """It was ended because of what it wrote; it would be so again."""
     laid_over: bool = True
@@ -199,6 +240,7 @@ def execute(
         duration_ns=done.duration_ns,
         nonce=nonce,
         flags=results.flags,
+        meddling=results.meddling,
         disk_exceeded=done.disk_exceeded,
     )
 
@@ -291,13 +333,15 @@ def judge(
     second: TestRun,
     *,
     diff: bytes = b"",
+    changed: Collection[str] = (),
     skipped_at_base: Collection[str] = (),
 ) -> Verdict:
     """Resolved: every frozen id has an explicit pass in both runs. An absent id has failed.
 
-    ``skipped_at_base`` are pass-to-pass ids that may be skipped because they were so at the base
-    (none, by the definition of pass-to-pass, unless a task comes from elsewhere). Raises ValueError
-    for a task without fail-to-pass tests, and for two runs that share their nonce.
+    ``diff`` and ``changed`` (its paths) are the candidate's, for the flags. ``skipped_at_base`` are
+    pass-to-pass ids that may be skipped because they were so at the base (none, by the definition
+    of pass-to-pass, unless a task comes from elsewhere). Raises ValueError for a task without
+    fail-to-pass tests, and for two runs that share their nonce.
     """
     if not fail_to_pass:
         raise ValueError("a task without fail-to-pass tests cannot be judged")
@@ -328,6 +372,12 @@ def judge(
     else:
         kind = "failed" if not_passed else "resolved"
         reason = first.reason
+    meddled = {
+        f"{file} {what}"
+        for run in (first, second)
+        for file, what in run.meddling
+        if file in changed
+    }
     return Verdict(
         verdict=kind,
         resolved=kind == "resolved",
@@ -339,7 +389,7 @@ def judge(
         missing=tuple(missing),
         not_passed=tuple(sorted(not_passed)),
         repeated=(first.verdict, first.reason) == (second.verdict, second.reason) and not differing,
-        flagged=tuple(sorted({*spoofing_patterns(diff), *first.flags, *second.flags})),
+        flagged=tuple(sorted({*spoofing_patterns(diff), *first.flags, *second.flags, *meddled})),
     )
 
 
@@ -353,7 +403,9 @@ def _of(module: bytes, names: bytes) -> bytes:
 
 _SPOOFING = {
     "_pytest": rb"\b_pytest\b",
-    "pytest": rb"\bpytest(_\w+)?\b|PYTEST_|\bpluggy\b|\bpluginmanager\b|\bconftest\b",
+    "pytest": rb"\bpytest\w*|PYTEST_|\bpluggy\b|\bpluginmanager\b|\bconftest\b",
+    "unittest": rb"\bunittest\b",
+    "test files": rb"[\"'/]tests?/|/tests?[\"'/]|[\"']tests[\"']|\btest_[\w*]*\.py\b|_test\.py\b",
     "os._exit": rb"\b_exit\b",
     "os.abort": _of(b"os", b"abort|kill|killpg") + rb"|\braise_signal\b",
     "atexit": rb"\batexit\b",
@@ -364,10 +416,18 @@ _SPOOFING = {
     rb"|\b(tb|gi|cr|ag)_frame\b|\bf_(back|locals|globals|builtins|code)\b|"
     + _of(b"inspect", b"stack|trace|getouterframes|getinnerframes"),
     "namespaces": rb"(?<!\bself\.)\b__dict__\b|(?<!\bself\.)\b__(globals|builtins|subclasses)__\b"
-    rb"|\bbuiltins\b|\b__closure__\b",
-    "imports": rb"\b__import__\b|\bimport_module\b",
-    "evaluation": rb"(?<![.\w])(exec|eval|compile)\s*\(",
-    "equality": rb"\bdef\s+__(eq|ne|bool|contains)__\s*\([^)]*\)[^:\n]*:\s*return\s+(True|False)\b",
+    rb"|\bbuiltins\b|\b__(closure|code|mro|self)__\b|(?<![.\w])globals\s*\(",
+    "imports": rb"\b__import__\b|\bimport_module\b|\bimportlib\s*\.\s*(util|machinery|reload)\b"
+    rb"|\b(pkgutil|runpy|pydoc)\b",
+    "aliases": rb"\bimport\b[^\n]*\b(os|sys|inspect|gc)\s+as\b"
+    rb"|\bfrom\s+(os|sys|inspect|gc)\s+import\s+\*",
+    "evaluation": rb"(?<![.\w])(exec|eval|compile)\s*\("
+    rb"|\b(marshal|FunctionType|CodeType|co_filename|runsource|runcode)\b",
+    # A comparison that is assigned, or whose body says nothing of what it compares with.
+    "equality": rb"\b__(eq|ne|bool|contains)__\s*="
+    rb"|\bdef\s+__bool__\s*\([^)]*\)[^:\n]*:\s*return\s+(True|False)\b"
+    rb"|\bdef\s+__(?:eq|ne|contains)__\s*\(\s*\w+\s*,\s*(?P<other>\w+)\b[^)]*\)[^:\n]*:"
+    rb"(?:(?!\bdef\b|\n\S|\b(?P=other)\b)[\s\S])*(?=\bdef\b|\n\S|\Z)",
     "gc": rb"\bget_(objects|referrers|referents)\b",
     "descriptors": _of(b"os", b"write|writev|pwrite|fdopen|dup2?|closerange|pipe2?")
     + rb"|/proc/self\b|/dev/fd\b|\bF_DUPFD",
@@ -394,6 +454,7 @@ def spoofing_patterns(diff: bytes) -> tuple[str, ...]:
     for path in _NEW_FILE.findall(diff):
         top, _, rest = path.decode("utf-8", "replace").partition("/")
         module = top.removesuffix(".py") if not rest else top
-        if module in _STANDARD and (rest or top.endswith(".py")):
+        known = module in _STANDARD or module.startswith("pytest")
+        if known and (rest or top.endswith(".py")):
             found.add(f"shadows {module}")
     return tuple(sorted(found))

@@ -1,12 +1,18 @@
 """pytest plugin that reports what happened as JSON lines on descriptor 3.
 
 It is copied into a run under a name of its own and loaded with ``-p``; standard library and pytest
-only. Before any other code of the run is imported it reads the run's nonce from descriptor 4,
-closes it, and moves descriptor 3 out of the way; so neither stands in the environment, on the
-command line or in a file. Every line carries the nonce. The reading side is ``pytest_results.py``.
+only, in any Python from 3.7 on. Before any other code of the run is imported it reads the run's
+nonce from descriptor 4, closes it, and moves descriptor 3 out of the way; so neither stands in the
+environment, on the command line or in a file. Every line carries the nonce. The reading side is
+``pytest_results.py``.
 
 In a process that is not the run's own (a worker of pytest-xdist, a forked child, pytest run by a
 test) it does nothing.
+
+It also says what code of the workspace did to the process, with the file that did it: functions
+that it put into modules and classes of others, test files that it opened, frames and objects of the
+interpreter that it reached for. Its author can hide that from us with enough effort, as anything in
+one process; a reader sees what was not hidden.
 """
 
 from __future__ import annotations
@@ -15,12 +21,16 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Generator
+import types
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
 _TEXT = 2000
+_MEDDLING = 50
+_dumps, _write_bytes, _getpid = json.dumps, os.write, os.getpid
+"""As they were before other code could put its own in their place."""
 
 
 class _Channel:
@@ -33,11 +43,11 @@ class _Channel:
         os.close(3)
 
     def write(self, kind: str, fields: dict[str, object]) -> None:
-        if os.getpid() != self.process:
+        if _getpid() != self.process:
             return
-        line = json.dumps({"kind": kind, "nonce": self.nonce, **fields}).encode("ascii") + b"\n"
+        line = _dumps({"kind": kind, "nonce": self.nonce, **fields}).encode("ascii") + b"\n"
         while line:
-            line = line[os.write(self.descriptor, line) :]
+            line = line[_write_bytes(self.descriptor, line) :]
 
 
 def _open_channel() -> _Channel | None:
@@ -66,6 +76,79 @@ def _plain(text: object) -> str:
 
 _write("begin", pytest=pytest.__version__)
 _collecting = False
+
+# --- what code of the workspace does to the process ---------------------------------------------
+
+_TOP = os.getcwd() + os.sep
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_TEST_FILES = {os.path.realpath(word) for word in sys.argv if word.endswith(".py")}
+_REACHED_FOR = {"gc.get_objects", "gc.get_referrers", "gc.get_referents"}
+_FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
+_seen: set[tuple[str, str]] = set()
+"""(file below the workspace, what it did)."""
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook (PEP 578): it sees the act, however the code spells it."""
+    if event == "open" and isinstance(arguments[0], str):
+        if os.path.realpath(arguments[0]) not in _TEST_FILES:
+            return
+        frame = sys._getframe(1)  # through pathlib, io, tokenize, … to who asked them
+        while frame.f_back and _is_standard(frame.f_code.co_filename):
+            frame = frame.f_back
+        what = f"opens {os.path.relpath(arguments[0], _TOP)}"
+    elif event in _REACHED_FOR:
+        frame, what = sys._getframe(1), f"calls {event}"
+    elif event == "object.__getattr__" and arguments[1] in _FRAMES:
+        frame, what = sys._getframe(1), f"reads {arguments[1]}"
+    else:
+        return
+    file = _below_workspace(frame.f_code.co_filename)
+    if file:
+        _seen.add((file, what))
+
+
+def _is_standard(file: str) -> bool:
+    return file.startswith(("<frozen", _STANDARD)) and "site-packages" not in file
+
+
+def _below_workspace(file: str) -> str:
+    """Its path from the workspace's top; empty for one that lies elsewhere."""
+    return file[len(_TOP) :] if file.startswith(_TOP) else ""
+
+
+def _replaced() -> Iterator[tuple[str, str]]:
+    """(file, what) of functions of the workspace in modules that do not belong to it."""
+    for module in list(sys.modules.values()):
+        if not isinstance(module, types.ModuleType):
+            continue
+        name, file = module.__name__, getattr(module, "__file__", None)
+        if _below_workspace(file) if file else name not in sys.builtin_module_names:
+            continue
+        members = list(vars(module).items())
+        places = [(name, members)]
+        places += [
+            (f"{name}.{key}", list(vars(value).items()))
+            for key, value in members
+            if isinstance(value, type) and value.__module__ == name
+        ]
+        for place, held in places:
+            for key, value in held:
+                if isinstance(value, (staticmethod, classmethod)):
+                    value = value.__func__
+                if isinstance(value, property):
+                    value = value.fget
+                if not isinstance(value, types.FunctionType):
+                    continue
+                by = _below_workspace(value.__code__.co_filename)
+                if by:
+                    yield by, f"replaces {place}.{key}"
+
+
+if _channel is not None and hasattr(sys, "addaudithook"):  # since Python 3.8
+    sys.addaudithook(_audit)
+
+# --- what pytest reports ------------------------------------------------------------------------
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -126,6 +209,9 @@ def pytest_internalerror(excrepr: object) -> None:
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, None]:
     yield
+    if _channel is not None:
+        for file, what in sorted({*_seen, *_replaced()})[:_MEDDLING]:
+            _write("meddled", file=_plain(file)[:200], what=_plain(what)[:200])
     _write(
         "end",
         exit_status=int(session.exitstatus),

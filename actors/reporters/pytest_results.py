@@ -71,6 +71,13 @@ class LatePlugin(Value, tag_field="kind", tag="late_plugin"):
     """Module of a plugin, or module and class of its object."""
 
 
+class Meddled(Value, tag_field="kind", tag="meddled"):
+    nonce: str
+    file: str
+    """Below the workspace."""
+    what: str
+
+
 class InternalError(Value, tag_field="kind", tag="internal_error"):
     nonce: str
     text: str
@@ -84,7 +91,17 @@ class End(Value, tag_field="kind", tag="end"):
     stopped: bool
 
 
-Line = Begin | ConftestFailed | Collected | Collection | Phase | LatePlugin | InternalError | End
+Line = (
+    Begin
+    | ConftestFailed
+    | Collected
+    | Collection
+    | Phase
+    | LatePlugin
+    | Meddled
+    | InternalError
+    | End
+)
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -99,6 +116,8 @@ class PytestResults:
     """Files that could not be collected, sorted; for a broken conftest its own path."""
     flags: tuple[str, ...] = ()
     """What the run itself showed of somebody meddling with it, sorted."""
+    meddling: tuple[tuple[str, str], ...] = ()
+    """(file, what it did) of workspace code that reached out of its own modules, sorted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +143,7 @@ def read_results(
 
     ``complete`` is false where the channel's limit cut something off. ``workspace`` is the prefix
     under which the run saw its files; it is taken off the path of a broken conftest. The canary is
-    in no outcome and no collection error of the results.
+    in no outcome, collection error or meddling of the results.
     """
     flags: tuple[str, ...] = ()
 
@@ -198,7 +217,8 @@ def _without_canary(results: PytestResults, canary: Canary) -> PytestResults:
     outcomes = {test: o for test, o in results.outcomes.items() if test not in seen}
     if not outcomes and not results.collection_errors:
         return broken("no tests collected")
-    return replace(results, outcomes=outcomes)
+    meddling = tuple(one for one in results.meddling if canary.name not in one[1])
+    return replace(results, outcomes=outcomes, meddling=meddling)
 
 
 def _because(lines: Sequence[Line]) -> str:
@@ -246,11 +266,13 @@ def _agreed(lines: Sequence[Line], end: End, flags: tuple[str, ...]) -> PytestRe
         return disagree(f"{collected.items} tests were collected, then {end.collected}")
     if len(outcomes) > expected or (len(outcomes) < expected and not end.stopped):
         return disagree(f"{len(outcomes)} tests reported of {expected} collected")
+    meddling = {(line.file, line.what) for line in lines if isinstance(line, Meddled)}
     return PytestResults(
         verdict="finished",
         outcomes=dict(sorted(outcomes.items())),
         collection_errors=tuple(sorted(collection_errors)),
         flags=flags,
+        meddling=tuple(sorted(meddling)),
     )
 
 

@@ -138,7 +138,20 @@ DIFF = b"""diff --git a/src/app.py b/src/app.py
         (b"from os import kill as k", "os.abort"),
         (b"from os import write", "descriptors"),
         (b"exec(code)", "evaluation"),
+        (b"[pytest11]", "pytest"),
+        (b"import unittest", "unittest"),
+        (b"import re, sys as s", "aliases"),
+        (b"from os import *", "aliases"),
+        (b"globals()['x'] = y", "namespaces"),
+        (b"len.__self__.all = f", "namespaces"),
+        (b"test.__code__ = other", "namespaces"),
+        (b"types.FunctionType(code, {})", "evaluation"),
+        (b"importlib.util.find_spec(name)", "imports"),
+        (b"open('tests/test_it.py')", "test files"),
+        (b"for path in root.glob('test_*.py'):", "test files"),
+        (b"__eq__ = lambda self, other: True", "equality"),
         (b"def __eq__(self, other): return True", "equality"),
+        (b"def __eq__(self, other):\n+    return not None\n+value = other", "equality"),
         (b"def __eq__(self, other) -> bool:\n+    return True", "equality"),
     ],
 )
@@ -156,6 +169,10 @@ def test_spoofing_is_flagged_in_added_lines(line: bytes, flag: str) -> None:
         b"target.setprofiles()",
         b"re.compile('x')",
         b"self.__dict__.update(values)",
+        b"latest = contests / 'attested'",
+        b"from importlib import metadata",
+        b"import os",
+        b"def __eq__(self, other):\n+    if other is None:\n+        return False",
         b"from os import path",
         b"modules = []",
         b"def __eq__(self, other): return self.value == other.value",
@@ -171,5 +188,6 @@ def test_modules_that_hide_others_are_flagged() -> None:
 
     assert spoofing_patterns(added(b"json.py")) == ("shadows json",)
     assert spoofing_patterns(added(b"_pytest/runner.py")) == ("shadows _pytest",)
+    assert spoofing_patterns(added(b"pytest_mock.py")) == ("shadows pytest_mock",)
     assert spoofing_patterns(added(b"src/json.py")) == ()
     assert spoofing_patterns(added(b"json.txt")) == ()

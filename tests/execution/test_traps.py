@@ -11,7 +11,7 @@ import pytest
 
 from actors.sandbox import Limits, Sandbox, open_sandbox
 from actors.sandbox.ladder import LADDER, probe_rung
-from actors.test_execution import TestRun, graded_tree, judge
+from actors.test_execution import TestRun, graded_tree, judge, spoofing_patterns
 from actors.testing import not_made
 from schemas.overlay import Changes
 
@@ -47,7 +47,7 @@ def test_outcomes_of_an_honest_run_and_of_the_fix(
     assert run.outcomes == {ANSWER: "passed", TYPE: "passed"}
     alone = run_tests(BASE, changes({"app.py": b"def answer():\n    return 42\n"}), canary=False)
     assert (alone.verdict, alone.exit_status, alone.outcomes) == ("finished", 0, run.outcomes)
-    assert alone.flags == run.flags == ()
+    assert alone.flags == run.flags == alone.meddling == run.meddling == ()
 
 
 def test_the_same_on_every_rung_of_this_host(run_tests: RunTests, tmp_path: Path) -> None:
@@ -498,6 +498,80 @@ def test_a_process_in_which_nothing_can_fail_has_no_outcome(
     verdict = judge([ANSWER], [TYPE], first, replace(second, nonce="another"))
     assert not verdict.resolved
     assert first.exit_status is not None, "the tests ran: their code is to blame, not the machine"
+
+
+@pytest.mark.parametrize(
+    ("kind", "claim", "test"),
+    [
+        ("TestCase", "assertIn", "self.assertIn(answer(), [42])"),
+        ("mock.NonCallableMock", "assert_called_with", "mock.Mock().assert_called_with(answer())"),
+    ],
+)
+def test_every_claim_of_unittest_has_its_canary(
+    run_tests: RunTests, changes: MakeChanges, kind: str, claim: str, test: str
+) -> None:
+    source = f"""
+import unittest
+from unittest import mock
+from app import answer
+class Test(unittest.TestCase):
+    def test(self):
+        {test}
+"""
+    base = {**PRODUCT, "tests/test_it.py": source.encode()}
+    deceit = f"import unittest.mock\nunittest.{kind}.{claim} = print\ndef answer(): return 41\n"
+    deceived = changes({"app.py": deceit.encode()})
+    alone = run_tests(base, deceived, canary=False)
+    assert alone.outcomes == {"tests/test_it.py::Test::test": "passed"}
+    assert run_tests(base, deceived).flags == ("canary did not fail",)
+
+
+SPARES_THE_CANARY = b"""
+import inspect, sys
+hook = sys.unraisablehook
+module = inspect.getmodule(getattr(hook, "func", hook))
+kind = getattr(getattr(module, "py" + "test"), "Func" + "tion")
+real = kind.runtest
+def runtest(self):
+    try:
+        real(self)
+    except Exception:
+        if "test_c" in self.nodeid:
+            raise
+kind.runtest = runtest
+def answer():
+    return 41
+"""
+READS_THE_TESTS = b"""
+import os, pathlib, re
+def answer():
+    for folder, _, names in os.walk("."):
+        for name in names:
+            text = (pathlib.Path(folder) / name).read_text("latin-1")
+            found = re.search("answer.. == (.+)", text)
+            if found and name[-3:] == ".py" and name != "app.py":
+                return int(found[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("deceit", "flag"),
+    [
+        (SPARES_THE_CANARY, "app.py replaces _pytest.python.Function.runtest"),
+        (READS_THE_TESTS, "app.py opens tests/test_it.py"),
+    ],
+)
+def test_what_deceives_without_a_word_that_gives_it_away_is_flagged_by_what_it_does(
+    run_tests: RunTests, changes: MakeChanges, deceit: bytes, flag: str
+) -> None:
+    run = run_tests(BASE, changes({"app.py": deceit}))
+    assert run.outcomes == {ANSWER: "passed", TYPE: "passed"}
+    added = b"".join(b"+" + line + b"\n" for line in deceit.splitlines())
+    assert spoofing_patterns(added) == ()
+    second = replace(run, nonce="another")
+    verdict = judge([ANSWER], [TYPE], run, second, diff=added, changed=["app.py"])
+    assert verdict.flagged == (flag,)
+    assert judge([ANSWER], [TYPE], run, second, changed=["other.py"]).flagged == ()
 
 
 def test_a_plugin_that_came_late_is_named(run_tests: RunTests, changes: MakeChanges) -> None:
