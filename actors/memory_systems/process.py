@@ -14,7 +14,7 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -34,6 +34,18 @@ MAX_STORE = 64 << 20
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
 """How long a program may take to end after its last word."""
+_NO_NETWORK = (
+    "network is unreachable",
+    "name resolution",
+    "name or service not known",
+    "could not resolve",
+    "enotfound",
+    "eai_again",
+    "enetunreach",
+    "connection refused",
+    "econnrefused",
+)
+"""Last words of programs in a sandbox without a network, in lower case."""
 LIMITS = Limits(memory_bytes=1 << 37, disk_bytes=256 << 20, output_bytes=8_000)
 """Node reserves tens of gigabytes of addresses that it never uses."""
 
@@ -108,6 +120,21 @@ def find_program(command: tuple[str, ...], study: Path) -> Program:
     if "/" in name and not _of_the_system(program):
         own.append(Path(program))
     return Program((program, *found), tuple(visible), tuple(own))
+
+
+def unbound_files(command: tuple[str, ...], study: Path, documents: Iterable[str]) -> list[str]:
+    """Files that the command sees and the freeze of a study with these documents does not bind, by
+    their path from the study's folder; sorted. Raises Refused as :func:`find_program`, and
+    SystemFailure for more files than are looked at."""
+    root = os.path.realpath(study)
+    bound = {os.path.realpath(os.path.join(root, name)) for name in documents}
+    found = set()
+    for place in find_program(command, study).own:
+        for path in regular_files(place) if place.is_dir() else [place]:
+            kept = {"node_modules", "__pycache__"}.isdisjoint(path.parts)
+            if kept and os.path.realpath(path) not in bound:
+                found.add(os.path.relpath(path, root))
+    return sorted(found)
 
 
 def _of_the_system(program: str) -> bool:
@@ -291,6 +318,8 @@ class Conversation:
         how = f"signal {done.signal}" if done.signal else f"status {done.exit_status}"
         if done.disk_exceeded:
             return SystemFailure("flooded", "its files took up more than they may")
+        if any(words in said.casefold() for words in _NO_NETWORK):
+            how += " (the sandbox has no network: what it needs must lie beside the command)"
         return SystemFailure("crashed", f"it ended with {how}" + (f": {said}" if said else ""))
 
 

@@ -1,16 +1,20 @@
 """``ledger freeze``."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ledger.cli.options import json_option, print_json, printable, study_option, writing
+from ledger.errors import LedgerError
 from schemas.events.study import StudyFrozen
 from schemas.transfer_study import TransferStudy
 
 if TYPE_CHECKING:
     from projections.progress import Progress
+
+SHOWN = 5
 
 
 @click.command("freeze")
@@ -23,7 +27,9 @@ def command(study: Path, as_json: bool) -> None:
     the study digest and the power of the primary contrast, also at the solvable share of tasks.
 
     Of a transfer study it binds the families instead of tasks: prompts, fixtures, predicates,
-    required stages and thresholds, after all that `ledger transfer validate` checks.
+    required stages and thresholds, after all that `ledger transfer validate` checks. Of a command
+    that brings its own driver it binds the files that `documents` lists; it names those that the
+    command sees too.
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS
@@ -38,7 +44,7 @@ def command(study: Path, as_json: bool) -> None:
     frozen = progress.frozen
     assert frozen is not None and progress.study is not None
     if isinstance(progress.study, TransferStudy):
-        _print_suite(progress, frozen, as_json)
+        _print_suite(progress, frozen, _unbound(study, progress.study), as_json)
         return
     declared = progress.study
     primary = next((contrast.id for contrast in declared.contrasts if contrast.primary), None)
@@ -59,7 +65,8 @@ def command(study: Path, as_json: bool) -> None:
         return
     print(f"study digest   {frozen.digest}")
     print(
-        f"bound          {len(frozen.documents)} documents, {len(progress.tasks)} tasks, "
+        f"bound          {_count(len(frozen.documents), 'document')}, "
+        f"{_count(len(progress.tasks), 'task')}, "
         f"{len(progress.cells)} cells, {len(frozen.code)} files of code"
     )
     if primary is None:
@@ -70,7 +77,22 @@ def command(study: Path, as_json: bool) -> None:
     print("next           ledger run")
 
 
-def _print_suite(progress: "Progress", frozen: StudyFrozen, as_json: bool) -> None:
+def _unbound(root: Path, study: TransferStudy) -> list[str]:
+    """Files of other people's systems that may change unseen, because no document names them."""
+    from actors.memory_systems.contract import SystemFailure
+    from actors.memory_systems.process import unbound_files
+
+    found: set[str] = set()
+    for memory in study.memories:
+        if memory.command:
+            with suppress(LedgerError, SystemFailure, OSError):  # the run says what is wrong there
+                found.update(unbound_files(memory.command, root, study.bound_documents))
+    return sorted(found)
+
+
+def _print_suite(
+    progress: "Progress", frozen: StudyFrozen, unbound: list[str], as_json: bool
+) -> None:
     """What a transfer study bound."""
     suite = progress.suite
     assert suite is not None and isinstance(progress.study, TransferStudy)
@@ -87,6 +109,7 @@ def _print_suite(progress: "Progress", frozen: StudyFrozen, as_json: bool) -> No
                 "cells": len(progress.cells),
                 "thresholds": len(progress.study.thresholds),
                 "waivers": len(waivers),
+                "unbound": unbound,
                 "files": len(frozen.code),
                 "commit": frozen.commit,
                 "dirty": frozen.dirty,
@@ -101,8 +124,19 @@ def _print_suite(progress: "Progress", frozen: StudyFrozen, as_json: bool) -> No
     )
     for waiver in waivers:
         print(f"waived         {waiver.rule} {waiver.case}: {printable(waiver.reason)}")
+    if unbound:
+        more = f" and {len(unbound) - SHOWN} more" if len(unbound) > SHOWN else ""
+        print(f"not bound      {printable(', '.join(unbound[:SHOWN]))}{more}: a command sees them")
+        print(
+            "               and they may change unseen; list them under `documents` in study.toml,"
+        )
+        print('               then `ledger amend --reason "…"`')
     _print_note(frozen)
     print("next           ledger run")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _print_note(frozen: StudyFrozen) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from actors.memory_systems.command import CommandSystem
 from actors.memory_systems.contract import CaseFolders, Opening, SystemFailure
-from actors.memory_systems.process import MAX_LINE, MAX_SAID, find_program
+from actors.memory_systems.process import MAX_LINE, MAX_SAID, find_program, unbound_files
 from actors.sandbox import open_sandbox
 from ledger.errors import Refused
 from schemas.events.mining import SandboxProbed
@@ -232,6 +232,11 @@ HOSTILE = {
         "not answer",
     ),
     "crashes at the start": ("raise SystemExit('no model')", "crashed", "status 1: no model"),
+    "asks the network": (
+        "import socket; socket.create_connection(('192.0.2.1', 9))",
+        "crashed",
+        "the sandbox has no network",
+    ),
     "crashes at the prompt": ("serve(prompt=lambda m: 1 / 0)", "crashed", "ZeroDivisionError"),
     "kills itself": ("serve(prompt=lambda m: os.kill(os.getpid(), 9))", "crashed", "signal 9"),
     "says what is no JSON": (
@@ -509,6 +514,11 @@ def test_a_program_sees_its_own_folder_and_never_the_studys(tmp_path: Path) -> N
     assert nested.own == (study / "agent",)
     assert nested.command[1:] == (str(study / "agent" / "main.py"), "--flag", "word")
     assert find_program(("python3", "main.py"), study).own == (study / "main.py",)
+    (study / "agent" / "AGENTS.md").write_text("")
+    command = ("python3", "agent/main.py")
+    assert "agent/AGENTS.md" in unbound_files(command, study, ["agent/main.py"])
+    assert "agent/main.py" not in unbound_files(command, study, ["agent/main.py"])
+    assert unbound_files(("python3", "main.py"), study, ["main.py"]) == []
     packaged = find_program(("python3", "agent/node_modules/x/dist/index.js"), study)
     assert study / "agent" / "node_modules" in packaged.visible
     assert packaged.own == (study / "agent/node_modules/x/dist/index.js",)

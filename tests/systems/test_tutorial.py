@@ -21,12 +21,14 @@ def test_the_tutorial_leads_to_a_report(tmp_path: Path) -> None:
     text = toml.read_text()
     (block, *_) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     toml.write_text(text[: text.index("documents = ")] + block)
+    (study.path / "agent" / "AGENTS.md").write_text("Answer in one line.\n")
     words = re.search(r"```sh\n(ledger freeze\n.*?)```", PAGE, re.DOTALL)
     assert words is not None
     for line in words[1].splitlines():
         name, *more = re.findall(r'"[^"]*"|\S+', line)[1:]
         done = study.ledger_command(name, *(word.strip('"') for word in more))
         assert done.status in (0, 8), (line, done.err)
+        assert ("not bound      agent/AGENTS.md: " in done.out) == (name == "freeze")
     ended = [fact.event for fact in study.facts() if isinstance(fact.event, CaseFinished)]
     assert {event.ended for event in ended} == {"completed"}
     assert len(ended) == 7
