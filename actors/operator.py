@@ -32,7 +32,13 @@ from actors.transfer_operator import (
     prepared,
     system_identities,
 )
-from actors.workspaces import gold_only_lines, leak_probe, make_template, read_snapshot
+from actors.workspaces import (
+    gold_only_lines,
+    installed_leaks,
+    leak_probe,
+    make_template,
+    read_snapshot,
+)
 from harnesses import registry
 from ledger.errors import PreflightMismatch, Refused
 from ledger.log import NewEvent
@@ -135,8 +141,10 @@ def freeze_tasks(work: Work) -> Done:
             work.commit(probes)
             raise Refused(
                 f"lines that only gold has are within reach of a test run: "
-                f"{'; '.join(probe_event.findings[:5])}. Remove {work.context.directory.templates} "
-                "and freeze again; if they come back, this is a fault of the program"
+                f"{'; '.join(probe_event.findings[:5])}. What is installed comes from a "
+                "requirement: declare an older version in a file of layout.requirements, or a "
+                f"later tasks.not_before. Anything else: remove {work.context.directory.templates} "
+                "and freeze again; if it comes back, this is a fault of the program"
             )
     content = msgspec.json.encode(tasks)
     event = TasksFrozen(tasks=work.artifacts.put(content, JSON), count=len(tasks), packs=packs)
@@ -156,7 +164,8 @@ def _way_to_more_tasks(mined: MinedTasks, repository: str) -> str:
 
 def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[Task]) -> LeakProbed:
     """Search every file and object of the tasks' templates for lines that only gold or the hidden
-    tests have. The template is all that a test run can see of a repository."""
+    tests have, and the files that their environments have installed under the same names. More of
+    a repository a test run cannot see."""
     findings: list[str] = []
     objects = 0
     for task in tasks:
@@ -166,7 +175,9 @@ def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[T
         lines = gold_only_lines(
             (entry.content for entry in base), (work.artifacts.get(f.content) for f in told)
         )
+        environment = work.context.directory.environments / task.environment
         leaks = leak_probe(template, lines)
+        leaks += installed_leaks(environment, [file.path for file in told], lines)
         objects += len(base)
         findings += [f"{task.id}: {leak.kind} {leak.place}" for leak in leaks]
     return LeakProbed(

@@ -515,7 +515,7 @@ class Leak:
     """A line of the gold patch where a run could read it."""
 
     line: bytes
-    kind: Literal["file", "object", "alternate", "remote"]
+    kind: Literal["file", "object", "alternate", "remote", "installed"]
     place: str
     """Path from the directory's root, or an object id."""
 
@@ -573,3 +573,27 @@ def leak_probe(directory: Path, lines: Sequence[bytes]) -> list[Leak]:
             if hashlib.sha256(content).digest() not in seen:
                 search("object", id, content)
     return found
+
+
+def installed_leaks(environment: Path, paths: Iterable[str], lines: Sequence[bytes]) -> list[Leak]:
+    """Search what a test environment has installed in the place of the repository's ``paths``.
+
+    The project is never installed by us, but a requirement can bring it: pytest needs pluggy, so
+    the environment of pluggy's own history holds a pluggy of today, with every fix. A whole
+    environment is not searched: in a million lines each short one stands somewhere.
+    """
+    found: set[Leak] = set()
+    for site_packages in environment.glob("venv/lib/python3*/site-packages"):
+        for path in paths:
+            parts = path.split("/")
+            for start in range(len(parts)):
+                copy = site_packages.joinpath(*parts[start:])
+                if copy.is_file():
+                    content = copy.read_bytes()
+                    place = str(copy.relative_to(environment))
+                    found |= {
+                        Leak(line=line, kind="installed", place=place)
+                        for line in lines
+                        if line in content
+                    }
+    return sorted(found, key=lambda leak: (leak.place, leak.line))

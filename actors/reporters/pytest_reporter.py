@@ -118,12 +118,16 @@ def _below_workspace(file: str) -> str:
 
 
 def _replaced() -> Iterator[tuple[str, str]]:
-    """(file, what) of functions of the workspace in modules that do not belong to it."""
+    """(file, what) of functions of the workspace in modules that do not belong to it, and of
+    modules of the workspace that are imported in the place of others."""
     for module in list(sys.modules.values()):
         if not isinstance(module, types.ModuleType):
             continue
         name, file = module.__name__, getattr(module, "__file__", None)
-        if _below_workspace(file) if file else name not in sys.builtin_module_names:
+        ours = _below_workspace(file) if file else ""
+        if ours and "." not in name and _is_also_elsewhere(name):
+            yield ours, f"shadows {name}"
+        if ours or not (file or name in sys.builtin_module_names):
             continue
         members = list(vars(module).items())
         places = [(name, members)]
@@ -143,6 +147,15 @@ def _replaced() -> Iterator[tuple[str, str]]:
                 by = _below_workspace(value.__code__.co_filename)
                 if by:
                     yield by, f"replaces {place}.{key}"
+
+
+def _is_also_elsewhere(module: str) -> bool:
+    return any(
+        os.path.exists(os.path.join(place, module + end))
+        for place in sys.path
+        if not (os.path.abspath(place) + os.sep).startswith(_TOP)
+        for end in (".py", os.sep + "__init__.py")
+    )
 
 
 if _channel is not None and hasattr(sys, "addaudithook"):  # since Python 3.8

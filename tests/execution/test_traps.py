@@ -574,6 +574,20 @@ def test_what_deceives_without_a_word_that_gives_it_away_is_flagged_by_what_it_d
     assert judge([ANSWER], [TYPE], run, second, changed=["other.py"]).flagged == ()
 
 
+def test_a_module_in_the_place_of_another_is_flagged_wherever_it_lies(
+    run_tests: RunTests, changes: MakeChanges
+) -> None:
+    base = {
+        "src/app.py": b"from statistics import mean\ndef answer(): return mean([41])\n",
+        "tests/conftest.py": b"import sys\nsys.path.insert(0, 'src')\n",
+        "tests/test_it.py": TESTS,
+    }
+    shadow = {"src/statistics.py": b"def mean(values): return 42\n", "src/own.py": b""}
+    run = run_tests(base, changes(shadow))
+    assert run.outcomes == {ANSWER: "passed", TYPE: "passed"}
+    assert run.meddling == (("src/statistics.py", "shadows statistics"),)
+
+
 def test_a_plugin_that_came_late_is_named(run_tests: RunTests, changes: MakeChanges) -> None:
     late = UP_THE_STACK + b"class Watcher: pass\nup('pluginmanager').register(Watcher())\n"
     run = run_tests(BASE, changes({"app.py": late}))

@@ -18,6 +18,7 @@ from actors.workspaces import (
     export_pack,
     gold_only_lines,
     import_pack,
+    installed_leaks,
     lay_over,
     leak_probe,
     make_template,
@@ -331,3 +332,18 @@ def test_leak_probe_sees_files_objects_links_alternates_and_remotes(
         ("remote", "config"),
         ("alternate", "objects/info/alternates"),
     }
+
+
+def test_a_later_version_in_the_test_environment_is_a_leak(tmp_path: Path) -> None:
+    """pytest needs pluggy: the environment of pluggy's history holds the pluggy of today."""
+    secret = b"return value + correction"
+    site_packages = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    (site_packages / "pluggy").mkdir(parents=True)
+    (site_packages / "pluggy" / "_manager.py").write_bytes(b"x\n    " + secret + b"\n")
+    (site_packages / "other.py").write_bytes(secret)
+    told = ["src/pluggy/_manager.py", "src/pluggy/_hooks.py", "testing/test_manager.py"]
+    found = installed_leaks(tmp_path, told, [b"an absent line", secret])
+    place = "venv/lib/python3.11/site-packages/pluggy/_manager.py"
+    assert [(leak.kind, leak.place, leak.line) for leak in found] == [("installed", place, secret)]
+    assert installed_leaks(tmp_path, told, [b"an absent line"]) == []
+    assert installed_leaks(tmp_path / "absent", told, [secret]) == []
