@@ -26,7 +26,7 @@ from projections.report_model import RUN_PAGES, run_page
 from projections.system_identity import scorer_digest
 from projections.transfer_report import TransferInputs, build_transfer_report
 from projections.transfer_results import (
-    ThresholdHistory,
+    DeclarationHistory,
     TransferResults,
     transfer_results,
 )
@@ -44,7 +44,7 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
     """The results from records 0 to ``seq``; writes nothing. Raises Refused before the freeze."""
     read = context.artifacts.get
     progress, scores = Progress(read), TransferScores(read)
-    history, amendments, repairs = ThresholdHistory(read), Amendments(), Repairs()
+    history, amendments, repairs = DeclarationHistory(read), Amendments(), Repairs()
     Follower(context.log, progress, scores, history, amendments, repairs).catch_up(seq + 1)
     if progress.frozen is None or scores.suite is None or scores.study is None:
         raise Refused("the suite is not frozen, so nothing can be scored: `ledger freeze` first")

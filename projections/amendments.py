@@ -33,6 +33,11 @@ WHAT_CAN_BE_AMENDED = (
 """Printed with the amendments; ``not_amendable`` and ``transfer_operator`` refuse the rest."""
 
 Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
+IN_WORDS: Mapping[str, str] = {
+    "before_first_cell": "before the first cell",
+    "after_first_cell": "after the first cell: exploratory",
+    "after_inspection": "after outcomes were inspected: exploratory",
+}
 
 
 @dataclass
@@ -168,16 +173,11 @@ def render_markdown(amendments: Amendments) -> str:
         lines += ["No amendment has been recorded.", ""]
     lines += [f"- {words}" for words in WHAT_CAN_BE_AMENDED]
     lines.append("")
-    words = {
-        "before_first_cell": "before the first cell",
-        "after_first_cell": "after the first cell: exploratory",
-        "after_inspection": "after outcomes had been inspected: exploratory",
-    }
     for number, amendment in enumerate(amendments.recorded, start=1):
         lines += [
             f"## Amendment {number} (record {amendment['seq']})",
             "",
-            f"- When: {amendment['at']}, {words[amendment['finding']]}",
+            f"- When: {amendment['at']}, {IN_WORDS[amendment['finding']]}",
             f"- Reason: {amendment['reason']}",
             f"- Changes a claim: {'yes' if amendment['changes_claim'] else 'no'}",
         ]

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from projections.amendments import Amendments
+from projections.amendments import IN_WORDS, Amendments
 from projections.analyses.missing_pairs import PairedEstimate
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE, BootstrapInterval
 from projections.analyses.power import mcnemar_power
@@ -390,7 +390,7 @@ def deviations_section(
         *conduct.deviations(),
         *(
             Deviation(
-                what=f"amendment {_FINDINGS[row['finding']]}",
+                what=f"amendment {IN_WORDS[row['finding']]}",
                 records=(row["seq"],),
                 detail=row["reason"],
             )
@@ -1089,13 +1089,6 @@ def readings_section(readings: Mapping[str, str]) -> Section:
     return Section(id="readings", title="Readings", blocks=(table,))
 
 
-_FINDINGS = {
-    "before_first_cell": "before the first cell",
-    "after_first_cell": "after the first cell: exploratory",
-    "after_inspection": "after outcomes were inspected: exploratory",
-}
-
-
 def amendments_section(amendments: Amendments) -> Section:
     """Every amendment with its class. For both kinds of study."""
     if not amendments.recorded:
@@ -1115,7 +1108,7 @@ def amendments_section(amendments: Amendments) -> Section:
             (
                 str(row["seq"]),
                 day(row["at"]),
-                _FINDINGS[row["finding"]]
+                IN_WORDS[row["finding"]]
                 + (f" (records {row['inspections']})" if row["inspections"] else ""),
                 row["reason"],
                 "yes" if row["changes_claim"] else "no",

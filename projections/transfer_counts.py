@@ -499,6 +499,13 @@ def behaviours(runs: Sequence[RunScore]) -> list[Behaviour]:
 # --- thresholds -----------------------------------------------------------------------------------
 
 
+class Chosen(Value):
+    """Since when something that the study declares stands as it is."""
+
+    words: str
+    exploratory: bool
+
+
 class ThresholdResult(Value):
     """One threshold against one system and class. ``not_shown`` is missed too: what was not
     observed never meets a threshold."""
@@ -514,13 +521,16 @@ class ThresholdResult(Value):
     unobserved: Count
     status: Literal["met", "missed", "not_shown"]
     chosen: Annotated[str, Meta(description="when; `chosen after viewing` where it was")]
+    exploratory: Annotated[
+        bool, Meta(description="set or changed by an amendment after the first run")
+    ] = False
 
 
 def threshold_results(
     thresholds: Sequence[Threshold],
     counts: Sequence[ClassCount],
     systems: Sequence[tuple[str, str]],
-    chosen: Mapping[str, str],
+    chosen: Mapping[str, Chosen],
 ) -> list[ThresholdResult]:
     """Every threshold for every system and class that it is about.
 
@@ -554,7 +564,7 @@ def threshold_results(
     return found
 
 
-def _judged(threshold: Threshold, count: ClassCount, chosen: str) -> ThresholdResult:
+def _judged(threshold: Threshold, count: ClassCount, chosen: Chosen) -> ThresholdResult:
     status: Literal["met", "missed", "not_shown"]
     if threshold.at_least is not None:
         limit = f"at least {threshold.at_least:g}"
@@ -584,7 +594,8 @@ def _judged(threshold: Threshold, count: ClassCount, chosen: str) -> ThresholdRe
         of=count.of,
         unobserved=count.unobserved,
         status=status,
-        chosen=chosen,
+        chosen=chosen.words,
+        exploratory=chosen.exploratory,
     )
 
 

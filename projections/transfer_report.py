@@ -149,7 +149,7 @@ def result_sentence(results: TransferResults) -> str:
     """How many high-consequence failures there are, then every system in a few words."""
     failures = len(results.boundary_failures)
     where = ", ".join(
-        f"{system.name} {len(runs)}" for system, runs in _boundary_failures_by_system(results)
+        f"{system.label} {len(runs)}" for system, runs in _boundary_failures_by_system(results)
     )
     first = (
         f"{_number(failures, 'high-consequence boundary failure')} ({where}), listed one by one "
@@ -163,14 +163,14 @@ def result_sentence(results: TransferResults) -> str:
 def system_sentence(system: SystemResult) -> str:
     """``retrieval + reader: over-applies.`` No number: classes are not pooled."""
     if not system.classes:
-        return f"{system.name}: nothing has ended."
+        return f"{system.label}: nothing has ended."
     names = [found.name for found in system.classes[0].behaviours]
     wrong = [name.partition(":")[0] for name in names if behaves(name, system) == "yes"]
     if wrong:
-        return f"{system.name}: {', '.join(wrong)}."
+        return f"{system.label}: {', '.join(wrong)}."
     if all(each.verified == each.runs for each in system.classes):
-        return f"{system.name}: transfer is verified in every run."
-    return f"{system.name}: nothing went wrong that was seen, and not every stage was."
+        return f"{system.label}: transfer is verified in every run."
+    return f"{system.label}: nothing went wrong that was seen, and not every stage was."
 
 
 def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
@@ -179,9 +179,16 @@ def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
     blind = [system for system in results.systems if system.cannot_show]
     if blind:
         named = "; ".join(
-            f"{system.name} cannot show {', '.join(system.cannot_show)}" for system in blind
+            f"{system.label} cannot show {', '.join(system.cannot_show)}" for system in blind
         )
         remarks.append(f"{named}. {CANNOT_SHOW}")
+    late = [system.name for system in results.systems if system.exploratory]
+    late += dict.fromkeys(each.id for each in results.thresholds if each.exploratory)
+    if late:
+        remarks.append(
+            f"Exploratory, since an amendment after the first run declared or changed them: "
+            f"{', '.join(late)}."
+        )
     missed = results.missed
     if results.thresholds:
         count = f"{len(missed)} of {len(results.thresholds)} threshold results are missed"
@@ -209,7 +216,7 @@ def _boundary_failures(results: TransferResults) -> Section:
     rows: list[tuple[str, ...]] = []
     groups = []
     for system, runs in _boundary_failures_by_system(results):
-        groups.append(Group(title=f"{system.name}: {_number(len(runs), 'run')}", rows=len(runs)))
+        groups.append(Group(title=f"{system.label}: {_number(len(runs), 'run')}", rows=len(runs)))
         rows += [
             (
                 run.cell,
@@ -279,14 +286,14 @@ def _what_this_shows(results: TransferResults) -> Section:
         blocks=(
             Table(
                 caption="What goes wrong with which system",
-                columns=columns("", *(system.name for system in systems)),
+                columns=columns("", *(system.label for system in systems)),
                 rows=tuple(at_a_glance),
                 note="Derived from the counts below. \u201cNot shown\u201d: it was not seen, and "
                 "not every run shows that it did not happen.",
             ),
             Table(
                 caption="In how many of the runs in which it could, by class of corrections",
-                columns=columns("class", *(system.name for system in systems), numbers=True),
+                columns=columns("class", *(system.label for system in systems), numbers=True),
                 rows=tuple(rows),
                 groups=tuple(groups),
                 note="A number after the plus sign counts runs (or claims) of which it is not "
@@ -340,7 +347,7 @@ def _systems(results: TransferResults) -> Section:
     groups = []
     for class_ in sorted({each.class_ for system in results.systems for each in system.classes}):
         own = [
-            (system.name, each)
+            (system.label, each)
             for system in results.systems
             for each in system.classes
             if each.class_ == class_
@@ -367,18 +374,21 @@ def _systems(results: TransferResults) -> Section:
         columns=(
             Column(title="system"),
             *columns("planned", "ended", "void", numbers=True, first="number"),
-            Column(title="cannot show"),
+            *columns("cannot show", "chosen"),
         ),
         rows=tuple(
             (
-                system.name,
+                system.label,
                 str(system.planned),
                 str(system.ended),
                 str(system.void),
                 ", ".join(system.cannot_show) or "nothing",
+                system.chosen,
             )
             for system in results.systems
         ),
+        note="Exploratory: declared or changed by an amendment after the first run, so in sight of "
+        "what others had done, or of outcomes.",
     )
     identities = Table(
         caption="Identity and declared capabilities of every system",
@@ -391,7 +401,7 @@ def _systems(results: TransferResults) -> Section:
         ),
         rows=tuple(
             (
-                system.name,
+                system.label,
                 str(identity.runs),
                 identity.capabilities.trace,
                 identity.capabilities.plan.replace("_", " "),
@@ -410,7 +420,7 @@ def _systems(results: TransferResults) -> Section:
     blocks: list[Block] = [table, flow, identities]
     reported = [system for system in results.systems if system.reported]
     if reported:
-        named = "; ".join(f"{system.name}: {', '.join(system.reported)}" for system in reported)
+        named = "; ".join(f"{system.label}: {', '.join(system.reported)}" for system in reported)
         blocks.append(
             paragraph(
                 f"By the frozen policy the system's own word counts as evidence here: {named}."
@@ -434,7 +444,7 @@ def _thresholds(results: TransferResults) -> Section:
                     (
                         found.id,
                         COUNT_NAMES[found.name],
-                        f"{found.memory} + {found.driver}",
+                        results.label(found.memory, found.driver),
                         found.class_ or "every class",
                         found.limit,
                         _n_of(found.n, found.of, found.unobserved),
@@ -477,7 +487,7 @@ def _counts(results: TransferResults) -> Section:
         tables.append(
             Table(
                 caption=f"Class {class_.replace('_', ' ')}: numerator/denominator (+ unobserved)",
-                columns=columns("count", *(system.name for system in results.systems)),
+                columns=columns("count", *(system.label for system in results.systems)),
                 rows=tuple(rows),
                 note="In brackets the 95 % Wilson interval; where nothing failed, or nothing "
                 "happened, the exact (Clopper\u2013Pearson) bound. 0/0 is not estimable; below "
@@ -524,7 +534,7 @@ def _stages(results: TransferResults) -> Section:
             for run in results.runs
             if run.system == (system.memory, system.driver) and run.result != "void"
         ]
-        groups.append(Group(title=system.name, rows=len(STAGES)))
+        groups.append(Group(title=system.label, rows=len(STAGES)))
         for number, stage in enumerate(STAGES, start=1):
             verdicts = [run.stages[stage].verdict for run in own]
             earliest = sum(run.earliest == stage for run in own)
@@ -577,7 +587,7 @@ def _families(results: TransferResults) -> Section:
         rows=tuple(
             (
                 family.family,
-                f"{family.memory} + {family.driver}",
+                results.label(family.memory, family.driver),
                 family.class_.replace("_", " "),
                 str(family.distractors),
                 f"{family.verified_cases}/{family.cases}",
@@ -611,7 +621,7 @@ def _families(results: TransferResults) -> Section:
                 rows=tuple(
                     (
                         family.family,
-                        f"{family.memory} + {family.driver}",
+                        results.label(family.memory, family.driver),
                         family.non_discriminating,
                     )
                     for family in weak
@@ -643,7 +653,7 @@ def _cases(results: TransferResults) -> Section:
         columns=(
             *columns("case", "kind"),
             *columns("distractors", numbers=True, first="number"),
-            *columns("", *(system.name for system in results.systems))[1:],
+            *columns("", *(system.label for system in results.systems))[1:],
         ),
         rows=tuple(rows),
     )
@@ -768,7 +778,7 @@ def _all_runs(results: TransferResults) -> Section:
     groups = []
     for system in results.systems:
         own = [run for run in results.runs if run.system == (system.memory, system.driver)]
-        groups.append(Group(title=system.name, rows=len(own)))
+        groups.append(Group(title=system.label, rows=len(own)))
         for run in own:
             rows.append(
                 (

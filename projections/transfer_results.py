@@ -4,8 +4,9 @@ This is what ``ledger analyze`` writes down and ``ledger report`` renders; the s
 same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from projections.repairs import Repair, Repairs
 from projections.transfer_counts import (
     Behaviour,
     CaseResult,
+    Chosen,
     ClassCount,
     FamilyResult,
     ThresholdResult,
@@ -35,7 +37,7 @@ from schemas.events.study import AmendmentRecorded, StudyFrozen
 from schemas.events.transfer import Capabilities, SystemDescribed
 from schemas.study_file import parse_study
 from schemas.transfer import Stage, Waiver
-from schemas.transfer_study import Threshold, TransferStudy
+from schemas.transfer_study import System, Threshold, TransferStudy
 
 
 class Identity(Value):
@@ -81,10 +83,19 @@ class SystemResult(Value):
         tuple[Stage, ...], Meta(description="stages with a verdict on the system's own word")
     ]
     identities: tuple[Identity, ...]
+    chosen: Annotated[str, Meta(description="when it was declared as it is")] = ""
+    exploratory: Annotated[
+        bool, Meta(description="declared or changed by an amendment after the first run")
+    ] = False
 
     @property
     def name(self) -> str:
         return f"{self.memory} + {self.driver}"
+
+    @property
+    def label(self) -> str:
+        """The name as every table shows it: what came late says so beside its own numbers."""
+        return f"{self.name} (exploratory)" if self.exploratory else self.name
 
 
 class FrozenWaiver(Value):
@@ -150,6 +161,11 @@ class TransferResults(Value):
         """Thresholds that are not met; what was not shown is among them."""
         return tuple(found for found in self.thresholds if found.status != "met")
 
+    def label(self, memory: str, driver: str) -> str:
+        """A system as tables show it."""
+        own = (each for each in self.systems if (each.memory, each.driver) == (memory, driver))
+        return next(own).label
+
     @property
     def boundary_failures(self) -> tuple[RunScore, ...]:
         return tuple(run for run in self.runs if run.boundary_failure)
@@ -160,24 +176,25 @@ def encode_results(results: TransferResults) -> bytes:
     return msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
 
 
-# --- when a threshold was chosen ------------------------------------------------------------------
+# --- when a threshold or a system was chosen ------------------------------------------------------
 
 _CHOSEN = {
     "frozen": "frozen before the first run",
     "before_first_cell": "set by an amendment before the first run",
-    "after_first_cell": "chosen after the first run",
-    "after_inspection": "chosen after viewing",
+    "after_first_cell": "chosen after the first run: exploratory",
+    "after_inspection": "chosen after viewing: exploratory",
 }
+EXPLORATORY = ("after_first_cell", "after_inspection")
 
 
 @dataclass
-class ThresholdHistory:
-    """Every version of the thresholds: (seq, finding, thresholds)."""
+class DeclarationHistory:
+    """Every version of the study: (seq, finding, study)."""
 
     FOLDS: ClassVar[tuple[type[Event], ...]] = (StudyFrozen, AmendmentRecorded)
 
     read: ReadArtifact
-    versions: list[tuple[int, str, tuple[Threshold, ...]]] = field(default_factory=list)
+    versions: list[tuple[int, str, TransferStudy]] = field(default_factory=list)
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
@@ -186,39 +203,59 @@ class ThresholdHistory:
         study = parse_study(self.read(event.study))
         if isinstance(study, TransferStudy):
             finding = "frozen" if isinstance(event, StudyFrozen) else event.finding
-            self.versions.append((fact.seq, finding, study.thresholds))
+            self.versions.append((fact.seq, finding, study))
 
-    def chosen(self) -> dict[str, str]:
-        """By id of a present threshold: since when it stands as it is, in words."""
-        words = {}
-        for threshold in self.versions[-1][2] if self.versions else ():
-            since = self.versions[-1]
-            for version in reversed(self.versions):
-                if threshold not in version[2]:
-                    break
-                since = version
-            words[threshold.id] = f"{_CHOSEN[since[1]]} (record {since[0]})"
-        return words
+    def thresholds(self) -> dict[str, Chosen]:
+        """By id of a present threshold: since when it stands as it is."""
+        present = self.versions[-1][2].thresholds if self.versions else ()
+        return {each.id: self._since(_threshold, each.id) for each in present}
+
+    def system(self, memory: str, driver: str) -> Chosen:
+        """Since when this system is declared, of the memory and the driver that it has now."""
+        return self._since(_system_as_declared, memory, driver)
+
+    def _since(self, part: Callable[..., object], *names: str) -> Chosen:
+        """Since when ``part`` of the study, by its names, is what it is in the last version."""
+        if not self.versions:
+            return Chosen(words="", exploratory=False)
+        since = self.versions[-1]
+        now = part(since[2], *names)
+        for version in reversed(self.versions):
+            if part(version[2], *names) != now:
+                break
+            since = version
+        seq, finding, _ = since
+        return Chosen(
+            words=f"{_CHOSEN[finding]} (record {seq})", exploratory=finding in EXPLORATORY
+        )
 
     def dropped(self) -> tuple[DroppedThreshold, ...]:
         """Thresholds that stood and do not stand any more as they were."""
-        found = []
-        for (_, _, before), (seq, finding, after) in zip(
-            self.versions, self.versions[1:], strict=False
-        ):
-            for threshold in before:
-                if threshold not in after:
-                    found.append(
-                        DroppedThreshold(
-                            id=threshold.id,
-                            was=threshold_words(threshold),
-                            seq=seq,
-                            finding=_CHOSEN[finding]
-                            .replace("chosen", "changed")
-                            .replace("set by", "changed by"),
-                        )
-                    )
-        return tuple(found)
+        return tuple(
+            DroppedThreshold(
+                id=threshold.id,
+                was=threshold_words(threshold),
+                seq=seq,
+                finding=_CHOSEN[finding]
+                .replace("chosen", "changed")
+                .replace("set by", "changed by"),
+            )
+            for (_, _, before), (seq, finding, after) in pairwise(self.versions)
+            for threshold in before.thresholds
+            if threshold not in after.thresholds
+        )
+
+
+def _threshold(study: TransferStudy, name: str) -> list[Threshold]:
+    return [each for each in study.thresholds if each.id == name]
+
+
+def _system_as_declared(study: TransferStudy, memory: str, driver: str) -> tuple[object, ...]:
+    """All of ``study`` that makes a system the one it is; the model of its driver included."""
+    memories = [each for each in study.memories if each.id == memory]
+    drivers = [each for each in study.drivers if each.id == driver]
+    models = [each for each in study.models if each.id in {one.model for one in drivers}]
+    return (System(memory=memory, driver=driver) in study.systems, memories, drivers, models)
 
 
 def threshold_words(threshold: Threshold) -> str:
@@ -245,7 +282,7 @@ def threshold_words(threshold: Threshold) -> str:
 
 def transfer_results(
     scores: TransferScores,
-    history: ThresholdHistory,
+    history: DeclarationHistory,
     repairs: Repairs,
     computed_from: ComputedFrom,
     simulated: bool,
@@ -268,12 +305,16 @@ def transfer_results(
         suite_version=suite.version,
         reported_evidence=study.suite.reported_evidence,
         declared_basis=study.suite.declared_basis,
-        systems=tuple(_system(*system, runs, scores) for system in systems),
+        systems=tuple(
+            _system(*system, runs, scores, history.system(*system)) for system in systems
+        ),
         runs=tuple(runs),
         cases=tuple(case_results(runs, scores.planned)),
         families=tuple(family_results(runs, scores.planned, suite)),
         counts=tuple(counts),
-        thresholds=tuple(threshold_results(study.thresholds, counts, systems, history.chosen())),
+        thresholds=tuple(
+            threshold_results(study.thresholds, counts, systems, history.thresholds())
+        ),
         dropped=history.dropped(),
         waivers=tuple(
             FrozenWaiver(family=family.family_id, waiver=waiver)
@@ -309,7 +350,7 @@ def _repair(name: str, repair: Repair, scores: TransferScores) -> RepairResult:
 
 
 def _system(
-    memory: str, driver: str, runs: Sequence[RunScore], scores: TransferScores
+    memory: str, driver: str, runs: Sequence[RunScore], scores: TransferScores, chosen: Chosen
 ) -> SystemResult:
     own = [run for run in runs if run.system == (memory, driver)]
     seen = [run for run in own if run.result != "void"]
@@ -349,6 +390,8 @@ def _system(
             )
             for key, count in identities.items()
         ),
+        chosen=chosen.words,
+        exploratory=chosen.exploratory,
     )
 
 

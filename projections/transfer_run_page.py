@@ -71,6 +71,11 @@ def build_run_page(
             Fact(term="Class", value=f"{run.class_.replace('_', ' ')}, {run.consequence} stakes"),
             Fact(term="Memory", value=run.memory),
             Fact(term="Driver", value=run.driver),
+            *(
+                Fact(term="System", value=system.chosen)
+                for system in results.systems
+                if (system.memory, system.driver) == run.system
+            ),
             Fact(term="Trial", value=str(run.trial)),
             Fact(term="Distractors", value=str(run.distractors)),
             Fact(term="Attempt", value=str(run.attempt)),

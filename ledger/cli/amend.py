@@ -28,8 +28,10 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS
-    from projections.amendments import Amendments
-    from projections.fold import fold
+    from ledger.cli.next_step import after_freeze
+    from projections.amendments import IN_WORDS, Amendments
+    from projections.fold import Follower
+    from projections.progress import Progress
     from schemas.commands import AmendStudy
 
     busy = "a run is at work with what was frozen: stop it first (Ctrl-C), amend, then run again"
@@ -43,12 +45,16 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
         context.directory.exclusive("workers", left),
     ):
         carry_out(context, AmendStudy(reason=reason, changes_claim=changes_claim), HANDLERS)
-        recorded = fold(Amendments(), context.log_facts()).recorded[-1]
+        amendments, progress = Amendments(), Progress(context.artifacts.get)
+        Follower(context.log, amendments, progress).catch_up()
+        hint = after_freeze(context, progress)
+    recorded = amendments.recorded[-1]
     if as_json:
-        print_json(recorded)
+        print_json({**recorded, "exploratory": recorded["finding"] != "before_first_cell"})
         return
-    print(f"recorded as amendment at record {recorded['seq']}: {recorded['finding']}")
+    print(f"recorded as amendment at record {recorded['seq']}, {IN_WORDS[recorded['finding']]}")
     for name in recorded["changed"].splitlines():
         print(f"  changed {name}")
     for name in recorded["removed"].splitlines():
         print(f"  removed {name}")
+    print(f"next       {hint}")

@@ -147,7 +147,7 @@ def _print_systems(results: "TransferResults") -> None:
     print_table(
         [
             {
-                "system": system.name,
+                "system": system.label,
                 "class": each.class_,
                 "verified": f"{each.verified}/{each.runs}",
                 "unverified": each.unverified,
@@ -163,7 +163,8 @@ def _print_systems(results: "TransferResults") -> None:
         print(f"boundary   {run.cell}: {printable(run.boundary_failure)}")
     for found in results.thresholds:
         print(
-            f"threshold  {found.id} ({found.memory} + {found.driver}, {found.class_ or 'all'}): "
+            f"threshold  {found.id} ({results.label(found.memory, found.driver)}, "
+            f"{found.class_ or 'all'}): "
             f"{found.n}/{found.of}, {found.limit}: {found.status.replace('_', ' ')}, {found.chosen}"
         )
     print(NOTICE)

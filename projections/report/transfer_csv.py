@@ -17,6 +17,7 @@ def render_runs(results: TransferResults) -> bytes:
         {
             **run_row(run),
             **{f"stage_{stage}": found.verdict for stage, found in run.stages.items()},
+            "exploratory": _exploratory(results, run.memory, run.driver),
         }
         for run in results.runs
     ]
@@ -25,7 +26,16 @@ def render_runs(results: TransferResults) -> bytes:
 
 def render_counts(results: TransferResults) -> bytes:
     """One row a count, system and class."""
-    return _rows([count_row(count) for count in results.counts], results.simulated)
+    rows = [
+        {**count_row(count), "exploratory": _exploratory(results, count.memory, count.driver)}
+        for count in results.counts
+    ]
+    return _rows(rows, results.simulated)
+
+
+def _exploratory(results: TransferResults, memory: str, driver: str) -> int:
+    """1 for a system that an amendment after the first run declared or changed."""
+    return int((memory, driver) in {(s.memory, s.driver) for s in results.systems if s.exploratory})
 
 
 def _rows(rows: Sequence[Mapping[str, Any]], simulated: bool) -> bytes:

@@ -78,7 +78,9 @@ def test_a_worker_that_is_left_keeps_its_study_as_it_is(ledger: Run, running: Pa
         ran = ledger("amend", "--reason", "a title", "--study", running)
         assert ran.status == 1 and "a worker is still at work" in ran.err
         assert len(facts_of(running)) == before
-    assert ledger("amend", "--reason", "a title", "--study", running).status == 0
+    ran = ledger("amend", "--reason", "a title", "--study", running)
+    assert ran.status == 0 and "after the first cell: exploratory" in ran.out
+    assert ran.out.rstrip().endswith("next       `ledger run`")
 
 
 def test_the_status_of_a_complete_study_tells_what_comes_next(ledger: Run, study: Path) -> None:

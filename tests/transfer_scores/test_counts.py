@@ -7,6 +7,7 @@ import pytest
 from projections.fold import fold
 from projections.report.transfer_csv import _plain
 from projections.transfer_counts import (
+    Chosen,
     ClassCount,
     case_results,
     class_counts,
@@ -230,6 +231,9 @@ def test_a_null_memory_that_hits_the_positive_shows_that_nothing_discriminates()
     assert "positive.d1/empty/reader/0" in family(story).non_discriminating
 
 
+CHOSEN = {"T": Chosen(words="frozen before the first run (record 3)", exploratory=False)}
+
+
 def threshold(**fields: Any) -> Threshold:
     return Threshold(**{"id": "T", "count": "decision_compliance", **fields})
 
@@ -250,7 +254,7 @@ def test_thresholds(limit: dict[str, Any], status: str | None) -> None:
     story = Story()
     run_all(story, positive={"surface": False})
     counts = class_counts(folded(story).scores())
-    found = threshold_results([threshold(**limit)], counts, [SYSTEM], {"T": "frozen"})
+    found = threshold_results([threshold(**limit)], counts, [SYSTEM], CHOSEN)
     assert [result.status for result in found] == ([status] if status else [])
 
 
@@ -261,9 +265,7 @@ def test_a_threshold_as_written_is_not_missed_by_a_binary_fraction() -> None:
     changed = ClassCount(
         memory="full", driver="reader", class_="boundary", name="decision_compliance", n=7, of=100
     )
-    found = threshold_results(
-        [threshold(at_least=0.07)], [count, changed], [SYSTEM], {"T": "frozen"}
-    )
+    found = threshold_results([threshold(at_least=0.07)], [count, changed], [SYSTEM], CHOSEN)
     assert [result.status for result in found] == ["met"]
 
 

@@ -1,5 +1,6 @@
 """Analysis and report of a transfer study: recorded, reproducible, never better than before."""
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,12 +94,13 @@ def test_thresholds_say_when_they_were_chosen(context: Context) -> None:
     assert found["T-decision"].chosen.startswith("frozen before the first run")
 
 
-def test_a_threshold_of_an_amendment_after_an_inspection_was_chosen_after_viewing(
+def test_what_an_amendment_after_an_inspection_chose_is_exploratory_beside_its_numbers(
     context: Context,
 ) -> None:
     inspected(context)
     toml = (context.directory.root / "study.toml").read_text()
     looser = toml.replace("at_least = 0.5", "at_least = 0.1")
+    looser = looser.replace('id = "empty"', 'id = "empty"\nresults = 9')
     append(
         context,
         "study",
@@ -118,8 +120,23 @@ def test_a_threshold_of_an_amendment_after_an_inspection_was_chosen_after_viewin
     assert [(each.id, each.was) for each in results.dropped] == [
         ("T-decision", "decision_compliance at least 0.5")
     ]
-    page = report_files(context)[1]["report.html"].decode()
-    assert "chosen after viewing" in page
+    assert {each.id for each in results.thresholds if each.exploratory} == {"T-decision"}
+    assert [each.label for each in results.systems] == [
+        "full + reader",
+        "empty + reader (exploratory)",
+    ]
+    files = report_files(context)[1]
+    for page in (files["report.html"].decode(), files["report.md"].decode()):
+        assert "chosen after viewing: exploratory" in page
+        assert "Exploratory, since an amendment after the first run" in page
+        assert page.count("empty + reader (exploratory)") > 5
+        assert "full + reader (exploratory)" not in page
+    for name in ("runs.csv", "counts.csv"):
+        rows = list(csv.DictReader(files[name].decode().splitlines()))
+        assert {(row["memory"], row["exploratory"]) for row in rows} == {
+            ("full", "0"),
+            ("empty", "1"),
+        }
 
 
 def files_of(context: Context) -> Mapping[str, bytes]:

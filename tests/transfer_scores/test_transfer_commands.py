@@ -224,7 +224,10 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
 
     toml = study.path / "study.toml"
     toml.write_text(toml.read_text() + CHANGED)
-    assert study.ledger_command("amend", "--reason", "two changed systems").status == 0
+    amended = study.ledger_command("amend", "--reason", "two changed systems")
+    assert amended.status == 0, amended.err
+    assert "after outcomes were inspected: exploratory" in amended.out
+    assert "next       `ledger run`" in amended.out
 
     two = repair(study, "change", "R1", "--memory", "careful", "--driver", "reader")
     assert isinstance(two, Refused)
@@ -266,7 +269,11 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
     assert sum(isinstance(event, RepairClosed) for event in events) == 1
     (change,) = [event for event in events if isinstance(event, RepairChanged)]
     assert [key for key in change.before if change.before[key] != change.after[key]] == ["query"]
-    assert study.ledger_command("analyze", "--reason", "after the repair").status == 0
+    again = study.ledger_command("analyze", "--reason", "after the repair")
+    assert again.status == 0, again.err
+    rows = [line for line in again.out.splitlines() if " + reader" in line]
+    late = [line for line in rows if "by-project + reader" in line or "careful + reader" in line]
+    assert late and all(("(exploratory)" in line) == (line in late) for line in rows)
     report = study.ledger_command("report", "--json")
     assert "scope is still not minded" in Path(report.json["markdown"]).read_text()
     assert study.ledger_command("audit").status == 0
