@@ -79,7 +79,7 @@ def test_a_worker_that_is_left_keeps_its_study_as_it_is(ledger: Run, running: Pa
         assert ran.status == 1 and "a worker is still at work" in ran.err
         assert len(facts_of(running)) == before
     ran = ledger("amend", "--reason", "a title", "--study", running)
-    assert ran.status == 0 and "after the first cell: exploratory" in ran.out
+    assert ran.status == 0 and ", before the first cell\n" in ran.out
     assert ran.out.rstrip().endswith("next       `ledger run`")
 
 
