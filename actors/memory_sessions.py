@@ -45,6 +45,7 @@ from schemas.events.cell import CellStarted, TurnAnswered, TurnFailed
 from schemas.events.mining import SandboxProbed
 from schemas.events.transfer import CaseFinished
 from schemas.identifiers import RUN_STREAM, CellId, parse_cell_id
+from schemas.transfer_study import System
 
 HANDLES = (AdvanceSession,)
 EMITS = (CellStarted, *OF_THE_CASE)
@@ -92,6 +93,8 @@ class MemorySessions:
         if status == "running":
             lost = void(cell, attempt, "the worker that ran the session was lost")
             return _done(cell, [lost], len(facts))
+        if System(memory=cell.arm, driver=cell.agent) not in self._frozen.study.systems:
+            return Done(requests=[ContinueStudy()])  # an amendment took it away before it began
         if status == "observed" or attempt >= self._frozen.study.attempts:
             return Done(requests=[ContinueStudy()])
         unit, arm, agent = self._frozen.digests(cell)

@@ -104,6 +104,9 @@ class ModelServerActor:
     def ensure_resident(self, work: Work) -> Done:
         """Make the command's model the only resident one, then advance the cell."""
         command: EnsureResident = work.command
+        if command.model not in {model.id for model in self._study.models}:
+            # An amendment before the first cell took it away; who runs the cell knows.
+            return Done(requests=[self._advance(command.cell)])
         model = self._study.model(command.model)
         try:
             self._reconcile(work)

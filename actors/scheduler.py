@@ -92,7 +92,9 @@ def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
 
 def next_session(progress: Progress, study: TransferStudy, pending: Sequence[Command]) -> Done:
     """The next case of a transfer study: one at a time, in the order of the plan. Pure."""
-    if pending:
+    # A run that ended before its first cell may have left a command of a cell that is planned no
+    # more: an amendment took it away.
+    if any(_is_planned(command, progress) for command in pending):
         return Done()
     cell = progress.next_cell()
     if cell is not None:
@@ -109,6 +111,12 @@ def next_session(progress: Progress, study: TransferStudy, pending: Sequence[Com
     observed = sum(cell.ended != "void" for cell in ended)
     completed = StudyCompleted(cells=len(progress.cells), graded=observed)
     return Done(events=[NewEvent(STUDY_STREAM, completed)])
+
+
+def _is_planned(command: Command, progress: Progress) -> bool:
+    if isinstance(command, EnsureResident | AdvanceSession):
+        return command.cell in progress.cells
+    return True
 
 
 def _grading(progress: Progress, pending: Sequence[Command]) -> list[Command]:

@@ -3,7 +3,7 @@
 Pure functions of the study and the files; what is refused here is refused before anything is bound.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from actors.families.load import FamilyError, load_family
 from ledger.errors import Refused
@@ -88,21 +88,10 @@ def is_deterministic(memory: Memory, driver: Driver) -> bool:
     return memory_is and driver.kind != "chat"
 
 
-def extend_plan(old: Plan, new: Plan, only: Iterable[CellId] | None = None) -> Plan:
-    """``old`` with the cells of ``new`` that it lacks appended (of these ``only`` the named).
-
-    Raises Refused where a planned cell is no longer declared: what was planned stays planned.
-    """
+def extend_plan(old: Plan, new: Plan) -> Plan:
+    """``old``, and at its end the cells of ``new`` that it lacks: what was planned stays so."""
     known = {planned.cell for planned in old.cells}
-    wanted = {planned.cell for planned in new.cells}
-    gone = [str(planned.cell) for planned in old.cells if planned.cell not in wanted]
-    if gone and only is None:
-        raise Refused(
-            f"{len(gone)} planned cells would no longer exist (first: {gone[0]}): an amendment "
-            "adds systems, it never takes planned cells away"
-        )
-    chosen = wanted if only is None else set(only)
-    added = [p.cell for p in new.cells if p.cell in chosen and p.cell not in known]
+    added = [planned.cell for planned in new.cells if planned.cell not in known]
     return Plan(
         cells=old.cells
         + tuple(

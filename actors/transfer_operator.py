@@ -68,10 +68,10 @@ def system_identities(
 def amended_plan(
     study: TransferStudy, changed: Sequence[FrozenFile], progress: Progress
 ) -> Plan | None:
-    """The plan with the cells of new systems at its end; None where no cell is new.
+    """The plan as the amended study has it; None where it stays. Until the first run has begun it
+    is made anew; afterwards the cells of new systems are put at its end.
 
-    Raises Refused for what no amendment may do: change a family (that is a new version of the
-    suite), the identity of a memory or driver that has planned cells, trials or distractors.
+    Raises Refused for a family that changed: that is a new version of the suite.
     """
     old, suite, plan = progress.study, progress.suite, progress.prepared_plan
     if not isinstance(old, TransferStudy) or suite is None or plan is None:
@@ -83,23 +83,10 @@ def amended_plan(
                 f"{file.name} changed: another prompt, fixture or predicate is another suite. Put "
                 "it back, or begin a new study with another suite.version"
             )
-    if study.suite != old.suite:
-        raise Refused(
-            "[suite] changed: families, version, trials, distractors and policies are what the "
-            "suite is. Put it back, or begin a new study with another suite.version"
-        )
-    for kind, before, after in (
-        ("memory", {m.id: m for m in old.memories}, {m.id: m for m in study.memories}),
-        ("driver", {d.id: d for d in old.drivers}, {d.id: d for d in study.drivers}),
-    ):
-        for name, declared in before.items():
-            if after.get(name) != declared:
-                raise Refused(
-                    f"{kind} {name} changed, and its runs with it would no longer be of one "
-                    f"system: keep it as it was and declare another {kind} with its own id"
-                )
-    extended = extend_plan(plan, plan_suite(study, suite))
-    return extended if len(extended.cells) > len(plan.cells) else None
+    amended = plan_suite(study, suite)
+    if progress.begun:
+        amended = extend_plan(plan, amended)
+    return amended if amended != plan else None
 
 
 def _refuse_problems(work: Work, families: Sequence[Family]) -> None:

@@ -19,14 +19,16 @@ from schemas.plan import undeclared
 from schemas.selection import NOT_RECORDED
 from schemas.study import Study
 from schemas.study_file import AnyStudy
+from schemas.transfer_study import TransferStudy
 
 WHAT_CAN_BE_AMENDED = (
     "Bound by the freeze, and open to amendments: study.toml, the documents that it names, the "
     "program's code and its libraries.",
     "Of a transfer study study.toml may declare further memories, drivers and systems, whose cells "
-    "follow the plan, and change everything else but `[suite]` and what is declared already of a "
-    "memory or driver. Families (prompts, fixtures, predicates, records) are bound as documents "
-    "and open to none: another family is another suite, a study with another suite.version.",
+    "follow the plan, and change everything else but `[suite]`; what is declared already of a "
+    "memory, driver or system can be corrected or taken away until the first run has begun. "
+    "Families (prompts, fixtures, predicates, records) are bound as documents and open to none: "
+    "another family is another suite, a study with another suite.version.",
     "Of a repair study the tasks, how they were selected, and the treatments and models of planned "
     "cells are open to none; of either kind neither are `kind` and `simulated`.",
 )
@@ -137,7 +139,8 @@ class Amendments:
 
 def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> list[str]:
     """What ``study`` declares otherwise and no amendment can change: its kind, who answers, what
-    planned cells are made of, and how frozen tasks were selected.
+    planned cells are made of, and how frozen tasks were selected. A transfer study may take
+    systems, memories and drivers away or correct them until its first run has begun.
 
     ``progress``, ``mined``: folded up to the amendment. What an earlier version did not record of
     the selection is not held against anybody.
@@ -152,6 +155,15 @@ def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> lis
         was, is_now = str(progress.simulated).lower(), str(study.simulated).lower()
         problems.append(f"`simulated` (with `server.kind`) was {was} and is {is_now}")
     planned = [cell.planned for cell in progress.cells.values()]
+    if isinstance(study, TransferStudy) and isinstance(before, TransferStudy):
+        if study.suite != before.suite:
+            problems.append(
+                "[suite] changed, and families, version, trials, distractors and policies are what "
+                "the suite is: another one is another suite.version, and another study"
+            )
+        if not progress.begun:
+            return problems
+        problems += _other_systems(before, study)
     missing = undeclared(study, planned, progress.tasks.values())
     problems += [f"planned cells need {name}, which is not declared" for name in missing]
     if isinstance(study, Study):
@@ -161,6 +173,20 @@ def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> lis
             if setting.then != NOT_RECORDED
         ]
     return problems
+
+
+def _other_systems(before: TransferStudy, after: TransferStudy) -> list[str]:
+    """Memories and drivers of planned runs that are not what they were."""
+    memories, drivers = {m.id: m for m in after.memories}, {d.id: d for d in after.drivers}
+    other = [
+        *(("memory", m.id) for m in before.memories if memories.get(m.id, m) != m),
+        *(("driver", d.id) for d in before.drivers if drivers.get(d.id, d) != d),
+    ]
+    return [
+        f"{kind} {name} changed, and its runs with it would no longer be of one system: keep it as "
+        f"it was and declare another {kind} with its own id"
+        for kind, name in other
+    ]
 
 
 def render_markdown(amendments: Amendments) -> str:

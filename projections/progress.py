@@ -157,8 +157,7 @@ class Progress:
                 self.study = parse_study(self.read(event.study))
                 if event.plan is not None:
                     self.prepared_plan = msgspec.json.decode(self.read(event.plan), type=Plan)
-                    for planned in self.prepared_plan.cells:
-                        self.cells.setdefault(str(planned.cell), CellProgress(planned))
+                    self._replan(self.prepared_plan)
                     self.completed = self.next_cell() is None
             case RunStarted():
                 self.runs += 1
@@ -180,6 +179,15 @@ class Progress:
                 self.resident = self.resident_instance = ""
             case _:
                 self._apply_to_cell(fact, event)
+
+    def _replan(self, plan: Plan) -> None:
+        """The cells of an amended plan, in its order. One that has begun is never dropped."""
+        before, self.cells = self.cells, {}
+        for planned in plan.cells:
+            cell = before.pop(str(planned.cell), None) or CellProgress(planned)
+            cell.planned = planned
+            self.cells[str(planned.cell)] = cell
+        self.cells |= {name: cell for name, cell in before.items() if cell.status != "planned"}
 
     def _apply_to_cell(self, fact: Fact, event: Event) -> None:
         cell = self.cells.get(fact.stream.removeprefix("cell/"))
@@ -214,6 +222,11 @@ class Progress:
                 cell.status = "graded" if cell.status != "void" else "void"
             case CellVoided():
                 cell.status = "void"
+
+    @property
+    def begun(self) -> bool:
+        """A planned cell has been started."""
+        return any(cell.status != "planned" for cell in self.cells.values())
 
     @property
     def is_graded(self) -> bool:

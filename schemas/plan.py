@@ -55,6 +55,10 @@ def undeclared(
         needed = {
             "memories": (arms, {memory.id for memory in study.memories}),
             "drivers": (agents, {driver.id for driver in study.drivers}),
+            "systems": (
+                {f"{cell.arm} + {cell.agent}" for cell in cells},
+                {f"{system.memory} + {system.driver}" for system in study.systems},
+            ),
         }
     return [
         f"{key}: {missing}"

@@ -80,7 +80,7 @@ class CompletenessAudit:
             case StudyCompleted():
                 yield from self._complete(event)
             case AmendmentRecorded():
-                self._extend(event)
+                yield from self._amend(event)
             case _:
                 name = stream.removeprefix("cell/")
                 cell = self._cells.get(name)
@@ -104,15 +104,25 @@ class CompletenessAudit:
         self._graded_apart = isinstance(study, Study)
         self._cells = {str(planned.cell): _Cell(planned.position) for planned in plan.cells}
 
-    def _extend(self, event: AmendmentRecorded) -> None:
-        """Cells that an amendment added are planned from then on."""
+    def _amend(self, event: AmendmentRecorded) -> Iterator[str]:
+        """The plan as it is from now on: what has begun, and all that stands beside it, stays."""
         if event.plan is None:
             return
         plan = msgspec.json.decode(self._read(event.plan), type=Plan)
-        for planned in plan.cells:
-            if str(planned.cell) not in self._cells:
-                self._cells[str(planned.cell)] = _Cell(planned.position)
-                self._completed = False
+        before, begun = self._cells, self._last_started >= 0
+        self._cells = {
+            str(planned.cell): before.get(str(planned.cell), _Cell(planned.position))
+            for planned in plan.cells
+        }
+        if not begun:
+            for planned in plan.cells:
+                self._cells[str(planned.cell)].position = planned.position
+        gone = [name for name in before if name not in self._cells]
+        if gone and begun:
+            yield f"takes {len(gone)} planned cells away after the first cell (first: {gone[0]})"
+            self._cells = {**before, **self._cells}
+        if self._cells.keys() - before.keys():
+            self._completed = False
 
     def _cell_problems(self, cell: _Cell, name: str, event: Event) -> Iterator[str]:
         match event:

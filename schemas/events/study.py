@@ -94,7 +94,10 @@ class AmendmentRecorded(Event):
     study: Annotated[ArtifactRef, Meta(description="study.toml as it is from now on")]
     plan: Annotated[
         ArtifactRef | None,
-        Meta(description="the plan with cells added at its end; null: no cell was added"),
+        Meta(
+            description="the plan as it is from now on, after the first cell with cells added at "
+            "its end; null: it stays"
+        ),
     ] = None
 
 

@@ -45,6 +45,7 @@ from schemas.events.study import (
     StudyFrozen,
     TasksFrozen,
 )
+from schemas.plan import Plan
 from schemas.selection import selection_settings, settings_digest
 from tests.projections.tiny_study import (
     CELLS,
@@ -285,6 +286,14 @@ VIOLATIONS: list[tuple[str, Edit, str]] = [
         "completeness",
         both(*[insert(VOIDED, CELLS[0].stream, CellGraded)] * 2),
         "was voided a second time",
+    ),
+    (
+        "completeness",
+        both(
+            change(AmendmentRecorded, plan=lambda study: study.put(Plan(cells=()))),
+            move(AmendmentRecorded, 0, CellStarted, 1),
+        ),
+        "takes 2 planned cells away after the first cell",
     ),
     (
         "completeness",

@@ -58,6 +58,11 @@ class InHand:
 
     def __init__(self, families: Sequence[Family], **suite: Any) -> None:
         memories = suite.pop("memories", MEMORIES)
+        drivers = (
+            *(Driver(id=kind, kind=kind) for kind in RULE_BASED),  # type: ignore[arg-type]
+            Driver(id="chat", kind="chat", model="M1"),
+            Driver(id="own", kind="own"),
+        )
         self.study = TransferStudy(
             format=1,
             kind="transfer",
@@ -66,12 +71,8 @@ class InHand:
             question="q",
             suite=Suite(version="1", families=("f.yaml",), **suite),
             memories=memories,
-            drivers=(
-                *(Driver(id=kind, kind=kind) for kind in RULE_BASED),  # type: ignore[arg-type]
-                Driver(id="chat", kind="chat", model="M1"),
-                Driver(id="own", kind="own"),
-            ),
-            systems=(System(memory=memories[0].id, driver="reader"),),
+            drivers=drivers,
+            systems=tuple(System(memory=m.id, driver=d.id) for m in memories for d in drivers),
             models=(MODEL,),
         )
         self.suite = FrozenSuite(

@@ -381,3 +381,11 @@ def test_a_memory_that_does_not_say_where_it_put_things_is_gone_on_with(laborato
     events = laboratory(opener=Silent).run(POSITIVE)
     assert of(events, MemorySeeded)[0].ids == {"CT-101": ()}
     assert of(events, CaseFinished)[0].ended == "completed"
+
+
+def test_a_run_that_an_amendment_took_away_is_not_begun(laboratory: Make) -> None:
+    """Its command was left by a run that ended before the first cell."""
+    lab = laboratory()
+    assert lab.advance(POSITIVE.replace("/full/", "/gone/")) == []
+    (asked,) = list(lab.context.log.read_stream("role/scheduler"))
+    assert b"continue_study" in asked.record

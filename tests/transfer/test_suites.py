@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from actors.families.load import load_family
+from actors.scheduler import next_step
 from actors.suites import (
     extend_plan,
     freeze_suite,
@@ -15,7 +16,9 @@ from actors.suites import (
 )
 from ledger.errors import Refused
 from ledger.study_directory import StudyDirectory
+from projections.progress import CellProgress, Progress
 from projections.system_identity import unit_digest
+from schemas.commands import AdvanceSession
 from schemas.study_file import StudyError, parse_study
 from schemas.transfer_study import Driver, Memory, System, TransferStudy
 
@@ -78,15 +81,6 @@ def test_an_amendment_adds_the_cells_of_a_new_system_at_the_end() -> None:
     assert {(p.cell.arm, p.block) for p in added} == {("plain", "added")}
     assert len(added) == len(SUITE.units)
     assert [p.position for p in extended.cells] == list(range(len(extended.cells)))
-    only = [added[3].cell, added[5].cell]
-    bounded = extend_plan(old, plan_suite(more, SUITE), only)
-    assert [p.cell for p in bounded.cells[len(old.cells) :]] == only
-
-
-def test_an_amendment_takes_no_planned_cell_away() -> None:
-    fewer = msgspec.structs.replace(STUDY, systems=STUDY.systems[:1])
-    with pytest.raises(Refused, match="never takes planned cells away"):
-        extend_plan(plan_suite(STUDY, SUITE), plan_suite(fewer, SUITE))
 
 
 def test_a_unit_is_bound_by_everything_its_runs_rest_on() -> None:
@@ -143,3 +137,13 @@ def test_a_driver_is_found_by_its_id() -> None:
     assert STUDY.driver("own") == Driver(id="own", kind="own")
     with pytest.raises(LookupError, match="memory nobody is not declared"):
         STUDY.memory("nobody")
+
+
+def test_a_command_of_a_cell_that_is_planned_no_more_holds_nothing_up() -> None:
+    plan = plan_suite(STUDY, SUITE)
+    progress = Progress(lambda ref: b"", study=STUDY)
+    progress.cells = {str(planned.cell): CellProgress(planned) for planned in plan.cells}
+    first = AdvanceSession(cell=str(plan.cells[0].cell))
+    assert list(next_step(progress, [first]).requests) == []
+    gone = AdvanceSession(cell=first.cell.replace("/full/", "/gone/"))
+    assert list(next_step(progress, [gone]).requests) == [first]

@@ -66,6 +66,20 @@ memory = "retrieval"
 driver = "reader"
 at_least = 1.0
 """
+BEGAN_WITH = (
+    STUDY.replace('policy = "retrieval"', 'policy = "everything"')
+    + """
+[[memories]]
+id = "spare"
+kind = "store"
+policy = "none"
+
+[[systems]]
+memory = "spare"
+driver = "reader"
+"""
+)
+"""What was frozen first: a memory with another policy, and a system that is taken away."""
 CHANGED = """
 [[memories]]
 id = "careful"
@@ -95,9 +109,15 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
     (study.path / "families").mkdir(parents=True)
     for name in ("F101.yaml", "F106.yaml"):
         shutil.copy(GIVEN / name, study.path / "families")
-    (study.path / "study.toml").write_text(STUDY)
+    (study.path / "study.toml").write_text(BEGAN_WITH)
     initialise(study)
-    assert study.ledger_command("freeze").status == 0
+    assert study.ledger_command("freeze", "--json").json["cells"] == 42
+    (study.path / "study.toml").write_text(STUDY)
+    amended = study.ledger_command("amend", "--reason", "one memory was wrong, one too many")
+    assert amended.status == 0 and ", before the first cell\n" in amended.out, amended
+    planned = study.ledger_command("status", "--cells", "--json").json["rows"]
+    assert [row["position"] for row in planned] == list(range(28))
+    assert {row["arm"] for row in planned} == {"retrieval", "full"}
     done = study.ledger_command("run")
     assert done.status == 0, done.err
     return study
@@ -195,6 +215,25 @@ def test_a_run_is_executed_again_from_the_log_alone(ran: StudyOnDisk, tmp_path: 
     assert (recorded.cell, recorded.identical) == (OVER_APPLIED, True)
     stranger = study.ledger_command("replay", "--execute", "F999-01.d0/full/reader/0")
     assert stranger.status == 1 and "not of this study" in stranger.err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('kind = "reader"', 'kind = "null"', "driver reader changed"),
+        ('id = "retrieval"\n', 'id = "another"\n', "memories: retrieval"),
+    ],
+)
+def test_after_the_first_cell_nothing_is_taken_away(
+    ran: StudyOnDisk, tmp_path: Path, before: str, after: str, why: str
+) -> None:
+    study = ran.copy(tmp_path / "study")
+    text = STUDY.replace(before, after)
+    if "another" in text:
+        text = text.replace('memory = "retrieval"', 'memory = "another"')
+    (study.path / "study.toml").write_text(text)
+    refused = study.ledger_command("amend", "--reason", "why not")
+    assert refused.status == 1 and why in refused.err, refused
 
 
 def test_every_audit_answers(analysed: StudyOnDisk) -> None:
