@@ -71,11 +71,12 @@ class CellActor:
         cell = parse_cell_id(command.cell)
         facts = work.facts(cell.stream)
         attempt, begin = latest_attempt(facts)
+        frozen = self._frozen if begin is None else self._frozen.as_of(facts[begin].seq)
         keep = _storing(work)
         events: list[Event] = []
         if begin is None:
-            events.append(started(self._frozen, cell, attempt))
-            engine = new_engine(self._frozen, cell, keep)
+            events.append(started(frozen, cell, attempt))
+            engine = new_engine(frozen, cell, keep)
             need, undecided = engine.start(), list(engine.events)
         elif any(isinstance(fact.event, CellFinished) for fact in facts[begin:]):
             return Done(requests=[ContinueStudy()])
@@ -87,15 +88,15 @@ class CellActor:
                 need = engine.resume(result)
             undecided = engine.events[decided:]
         else:
-            engine = new_engine(self._frozen, cell, keep)
+            engine = new_engine(frozen, cell, keep)
             need, undecided = catch_up(engine, facts[begin:], work.artifacts.get)
         events += undecided
         if isinstance(need, Ended):
-            events.append(finish(self._frozen, engine, cell, attempt, need, keep))
+            events.append(finish(frozen, engine, cell, attempt, need, keep))
         self._live = _LiveCell(cell, attempt, engine, need, len(facts) + len(events))
         return Done(
             [NewEvent(cell.stream, event) for event in events],
-            [_next_command(command.cell, self._frozen, cell, need)],
+            [_next_command(command.cell, frozen, cell, need)],
             {cell.stream: len(facts)},
         )
 

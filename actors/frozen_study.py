@@ -5,6 +5,7 @@ more and not looked at: base trees come from the frozen packs, which hold nothin
 no future object is in any place that a cell or a test run could reach.
 """
 
+import copy
 import fcntl
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -29,10 +30,15 @@ from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
 from schemas.base import ArtifactRef
-from schemas.events.study import StudyFrozen, TasksFrozen, TreatmentIdentity
+from schemas.events.study import (
+    AmendmentRecorded,
+    StudyFrozen,
+    TasksFrozen,
+    TreatmentIdentity,
+)
 from schemas.plan import undeclared
 from schemas.study import Study
-from schemas.study_file import AnyStudy
+from schemas.study_file import AnyStudy, parse_study
 from schemas.task import Task
 
 BASE_TREES_KEPT = 2
@@ -81,12 +87,30 @@ class FrozenStudy:
                 f"({'; '.join(missing)}): put it back into study.toml and `ledger amend` again"
             )
         self._amendments = fold(Amendments(), facts)
+        self._studies = [
+            (fact.seq, fact.event.study)
+            for fact in facts
+            if isinstance(fact.event, StudyFrozen | AmendmentRecorded)
+        ]
         self._packs: dict[str, ArtifactRef] = {}
         for fact in facts:
             if isinstance(fact.event, TasksFrozen):
                 self._packs = fact.event.packs
         self._base_trees: OrderedDict[str, BaseTree] = OrderedDict()
         self._checked_stores: set[Path] = set()
+
+    def as_of(self, seq: int) -> "FrozenStudy":
+        """The same with ``study`` as it stood at record ``seq``. A cell's attempt has the budgets
+        and the model that it began with, whatever has been amended since: only so is what it was
+        charged and asked the same again."""
+        if self._studies[-1][0] <= seq:
+            return self
+        stood = self.event.study
+        for at, study in self._studies:
+            stood = study if at <= seq else stood
+        earlier = copy.copy(self)
+        earlier.study = repair_study(parse_study(self._context.artifacts.get(stood)))
+        return earlier
 
     def treatment(self, arm: str) -> TreatmentIdentity:
         """The arm as it was frozen, or as amendments of its code left it. Raises Refused for one

@@ -90,6 +90,7 @@ def _compare(context: Context, frozen: FrozenStudy, cell: CellId, facts: Sequenc
     """Number of recorded events that came out the same. Raises _Difference at the first other."""
     begin, end = facts[0], facts[-1]
     assert isinstance(begin.event, CellStarted) and isinstance(end.event, CellFinished)
+    frozen = frozen.as_of(begin.seq)
     again = started(frozen, cell, begin.event.attempt)
     if again != begin.event:
         raise _Difference(begin.seq, 0, f"recorded {begin.event!r:.300}, now {again!r:.300}")

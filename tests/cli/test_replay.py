@@ -8,18 +8,18 @@ import pygit2
 import pytest
 
 from actors.cell_engine import AnsweredTurn, Ended, NeedModel, RecordedAnswer, RecordedCall
-from actors.cells import finish, new_engine, started
+from actors.cells import CellActor, finish, new_engine, started
 from actors.frozen_study import FrozenStudy
-from actors.loop import Context
+from actors.loop import Context, carry_out
 from actors.mining import pack_trees
 from harnesses import registry
 from projections import store
 from schemas.base import Event
 from schemas.commands import AdvanceCell, AskModel
-from schemas.events.cell import ToolCalled
+from schemas.events.cell import BudgetCharged, ToolCalled
 from schemas.events.study import CellReexecuted
 from tests.cli.conftest import Run, facts_of, record
-from tests.projections.tiny_study import ARMS, CELLS, TinyStudy, asked, of_type
+from tests.projections.tiny_study import ARMS, CELLS, STUDY_TOML, TinyStudy, asked, of_type
 
 CELL = str(CELLS[1])
 
@@ -119,8 +119,9 @@ def test_a_changed_outcome_is_status_3_without_its_value(ledger: Run, study: Pat
 # ---- executing again -----------------------------------------------------------------------------
 
 
-def write_a_real_cell(tiny: TinyStudy) -> None:
-    """One cell of H018, driven by the engine itself: it reads the gold file and submits."""
+def write_a_real_cell(tiny: TinyStudy, *, to_the_end: bool = True) -> None:
+    """One cell of H018, driven by the engine itself: it reads the gold file and submits, or is left
+    when its first turn has been answered."""
     repository = tiny.directory.root / "repository"
     git = pygit2.init_repository(str(repository), bare=True)
     source = git.TreeBuilder()
@@ -153,6 +154,8 @@ def write_a_real_cell(tiny: TinyStudy) -> None:
             (stream, asked(need.turn, 0, need.request)),
             (stream, answered),
         )
+        if not to_the_end:
+            return
         decided = len(engine.events)
         need = engine.resume(AnsweredTurn(given))
         events = engine.events[decided:]
@@ -181,6 +184,36 @@ def test_a_recorded_cell_executes_to_the_same_bytes(ledger: Run, tmp_path: Path)
         CellReexecuted(cell=CELL, identical=True, compared=ran.json["compared"])
     ]
     assert "identical" in ledger("replay", "--execute", f"cell/{CELL}", "--study", study).out
+
+
+SMALLER = STUDY_TOML.replace("turns = 3", "turns = 2").replace("tool_calls = 3", "tool_calls = 1")
+
+
+def test_a_cell_keeps_the_budgets_that_it_began_with(ledger: Run, tmp_path: Path) -> None:
+    """An amendment is for what begins after it: a cell that ran before executes to the same, and
+    one that was interrupted goes on."""
+
+    def write(tiny: TinyStudy) -> None:
+        write_a_real_cell(tiny)
+        tiny.amend(SMALLER)
+
+    study = record(tmp_path / "study", write)
+    assert ledger("replay", "--execute", CELL, "--json", "--study", study).json["identical"] is True
+
+    def leave(tiny: TinyStudy) -> None:
+        write_a_real_cell(tiny, to_the_end=False)
+        tiny.amend(SMALLER)
+        context = Context(tiny.log, tiny.artifacts, tiny.directory, "test")
+        actor = CellActor(FrozenStudy(context))
+        carry_out(context, AdvanceCell(cell=CELL), {AdvanceCell: actor.advance})
+
+    facts = facts_of(record(tmp_path / "left", leave))
+    charges = [fact.event for fact in of_type(facts, BudgetCharged)]
+    assert charges == [
+        BudgetCharged(kind="turn", used=1, limit=3),
+        BudgetCharged(kind="tool_call", used=1, limit=3),
+        BudgetCharged(kind="turn", used=2, limit=3),
+    ]
 
 
 def test_another_tool_result_is_status_3_with_its_record(ledger: Run, tmp_path: Path) -> None:

@@ -309,14 +309,14 @@ class TinyStudy:
         self.do(PreparePlan(), (STUDY_STREAM, plan))
         self.do(FreezeStudy(), (STUDY_STREAM, self.frozen))
 
-    def amend(self) -> None:
+    def amend(self, toml: str = STUDY_TOML) -> None:
         amendment = AmendmentRecorded(
             reason="a sentence was clarified",
             changes_claim=False,
             finding="before_first_cell",
             inspections=(),
             changed=(FrozenFile(name="documents/protocol.md", digest=digest_of("new")),),
-            study=self.put(STUDY_TOML, "application/toml"),
+            study=self.put(toml, "application/toml"),
         )
         command = AmendStudy(reason="a sentence was clarified", changes_claim=False)
         self.do(command, (STUDY_STREAM, amendment))
