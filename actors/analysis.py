@@ -11,9 +11,10 @@ from actors import transfer_analysis
 from actors.frozen_study import repair_study
 from actors.identity import package_files
 from actors.loop import Context, Done, Handlers, Work
+from actors.outdated_analysis import outdated_by
 from ledger.checkpoint import SignedCheckpoint, parse_checkpoint, split_notes
 from ledger.errors import Integrity, Refused
-from ledger.log import Fact, NewEvent, decode
+from ledger.log import Fact, NewEvent
 from ledger.merkle import Frontier
 from ledger.record_sources import Damaged, read_checkpoint_log
 from projections.amendments import Amendments
@@ -40,16 +41,12 @@ from projections.transfer_results import TransferResults
 from projections.transfer_results import encode_results as encode_transfer_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
-from schemas.events.cell import CellFinished, CellVoided
-from schemas.events.grading import CellGraded
-from schemas.events.run import RunStarted
 from schemas.events.study import (
-    AmendmentRecorded,
     AnalysisCompleted,
     OutcomesInspected,
     ReportWritten,
 )
-from schemas.events.transfer import CaseFinished, FamiliesFrozen, RepairClosed
+from schemas.events.transfer import FamiliesFrozen
 from schemas.identifiers import STUDY_STREAM
 
 AnyResults = Results | TransferResults
@@ -59,17 +56,6 @@ HTML = "text/html; charset=utf-8"
 MARKDOWN = "text/markdown; charset=utf-8"
 
 EMITS = (AnalysisCompleted, ReportWritten, *transfer_analysis.EMITS)
-
-OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
-    AmendmentRecorded,
-    RunStarted,
-    CellFinished,
-    CellGraded,
-    CellVoided,
-    CaseFinished,
-    RepairClosed,
-)
-"""After one of these a report of an earlier analysis would say what is not so any more."""
 
 
 def analyse_study(work: Work) -> Done:
@@ -248,15 +234,6 @@ def missed_thresholds(context: Context) -> tuple[ThresholdResult, ...]:
     fact, analysis = last_analysis(context)
     results = read_results(context, fact.seq, analysis)
     return results.missed if isinstance(results, TransferResults) else ()
-
-
-def outdated_by(context: Context, head: int) -> Fact | None:
-    """The first record behind ``head`` after which the analysis does not hold any more."""
-    tags = {event.TYPE for event in OUTDATES_AN_ANALYSIS}
-    for stored in context.log.read(head + 1):
-        if stored.envelope().type in tags:
-            return decode(stored)
-    return None
 
 
 def _leaf(context: Context, seq: int) -> str:

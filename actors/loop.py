@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import structlog
-
+from actors.diagnostics import diagnostics
 from actors.sandbox.run import remove_tree
 from actors.wakeup import Waiter, wake
 from ledger.artifacts import Artifacts
@@ -35,8 +34,6 @@ from schemas.events.command import (
 from schemas.identifiers import STUDY_STREAM, command_stream, role_stream
 
 LEASE_SECONDS = 30.0
-
-diagnostics = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -219,7 +216,7 @@ def serve(
                 try:
                     perform(context, claim, handlers)
                 except LeaseLost:
-                    diagnostics.warning("lease lost", command=claim.lease.command)
+                    diagnostics().warning("lease lost", command=claim.lease.command)
     finally:
         waiter.close()
 

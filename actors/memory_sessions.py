@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 import msgspec
-import structlog
 
 from actors.cell_engine import RecordedAnswer
+from actors.diagnostics import diagnostics
 from actors.loop import Done, Work
 from actors.memory_case import EMITS as OF_THE_CASE
 from actors.memory_case import CaseRun, Steps, SuiteInHand, void
@@ -49,8 +49,6 @@ from schemas.transfer_study import System
 
 HANDLES = (AdvanceSession,)
 EMITS = (CellStarted, *OF_THE_CASE)
-
-diagnostics = structlog.get_logger()
 
 
 class MemorySessions:
@@ -153,7 +151,7 @@ class MemorySessions:
                 raise
             detail = f"{type(error).__name__}: {error}"
             where = "".join(traceback.format_tb(error.__traceback__, -3))
-            diagnostics.error("session void", cell=str(live.cell), error=detail, where=where)
+            diagnostics().error("session void", cell=str(live.cell), error=detail, where=where)
             run.discard()
             finished = void(live.cell, live.attempt, detail)
             self._store(work, run)

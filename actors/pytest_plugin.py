@@ -96,7 +96,7 @@ def read_results(folder: Path) -> "TransferResults":
     Raises LedgerError where there is no study, no analysis, one that later records outdate, or a
     study of another kind.
     """
-    from actors import analysis
+    from actors import analysis, outdated_analysis
     from actors.loop import Context
     from ledger.artifacts import Artifacts
     from ledger.errors import Refused, Usage
@@ -111,7 +111,7 @@ def read_results(folder: Path) -> "TransferResults":
     try:
         context = Context(log, Artifacts(directory.artifacts), directory, "")
         fact, completed = analysis.last_analysis(context)
-        outdated = analysis.outdated_by(context, completed.head)
+        outdated = outdated_analysis.outdated_by(context, completed.head)
         if outdated is not None:
             raise Refused(
                 f"record {outdated.seq} ({outdated.event.TYPE}) came after the last analysis: "

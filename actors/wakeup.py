@@ -15,12 +15,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import structlog
+from actors.diagnostics import diagnostics
 
 POLL_SECONDS = 0.25
 ATTEMPTS = 5
-
-diagnostics = structlog.get_logger()
 
 
 class Waiter:
@@ -45,7 +43,7 @@ class Waiter:
             except OSError as error:
                 reason = str(error)
                 break
-        diagnostics.warning("no wake-ups, polling", folder=str(directory), reason=reason)
+        diagnostics().warning("no wake-ups, polling", folder=str(directory), reason=reason)
 
     def wait(self) -> None:
         """Return when woken, or after the polling interval."""

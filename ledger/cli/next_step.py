@@ -2,9 +2,9 @@
 
 import sys
 
-from actors.analysis import outdated_by
 from actors.declarations import differs, not_as_frozen, texts_digest
 from actors.loop import Context
+from actors.outdated_analysis import outdated_by
 from ledger.sqlite_log import IMPORTED_MARK
 from projections.amendments import Amendments
 from projections.fold import fold

@@ -46,8 +46,6 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
         ledger worker --roles grader           # a second process that grades
         ledger worker --roles cell,test_run
     """
-    import structlog
-
     from ledger.artifacts import Artifacts
     from ledger.cli.options import writing_log
     from ledger.study_directory import StudyDirectory
@@ -56,9 +54,6 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
     for name in names or [""]:
         if name not in SET_ROLES:
             raise Usage(f"{name!r} is not a role of a worker; those are {', '.join(SET_ROLES)}")
-    # Standard output is for what a command was asked for; standard error is looked up at every
-    # line, since who calls this within a program may replace it.
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     stop = threading.Event()
     if supervised:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
