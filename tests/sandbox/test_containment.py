@@ -12,6 +12,7 @@ import pytest
 
 from actors.sandbox import Finished, Limits, Sandbox
 from actors.sandbox.contract import Rung
+from actors.sandbox.run import remove_tree
 
 Run = Callable[..., Finished]
 
@@ -295,6 +296,41 @@ time.sleep(60)
     room = Limits(wall_s=50, disk_bytes=200 << 20)
     enough = run(any_sandbox, source.replace("time.sleep(60)", ""), limits=room)
     assert (enough.exit_status, enough.disk_exceeded) == (0, False)
+
+
+def test_a_run_that_hides_its_files_below_too_long_a_path_is_ended(
+    any_sandbox: Sandbox, run: Run
+) -> None:
+    source = """
+import os, time
+for _ in range(20):
+    os.mkdir("x" * 250)
+    os.chdir("x" * 250)
+with open("large", "wb") as file:
+    file.write(bytes(24 << 20))
+time.sleep(60)
+"""
+    done = run(any_sandbox, source, limits=Limits(wall_s=50, disk_bytes=12 << 20))
+    assert done.disk_exceeded
+
+
+def test_what_untrusted_code_has_nested_and_closed_can_be_removed(tmp_path: Path) -> None:
+    """As the user that runs the tests; root is never refused a folder."""
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "outside").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").mkdir(mode=0o700)
+    folder = os.open(place, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("n", dir_fd=folder)
+        below = os.open("n", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.mkdir("closed", 0o000, dir_fd=folder)
+    os.close(folder)
+    remove_tree(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_file_has_a_largest_size(any_sandbox: Sandbox, run: Run) -> None:
