@@ -18,7 +18,7 @@ from actors.loop import Done, Work
 from actors.sandbox import Sandbox
 from actors.test_execution import TestRun, Verdict, graded_tree, judge
 from actors.testing import changes_of, not_made, recorded_environment, run_tests, sandbox_of
-from ledger.errors import Refused
+from ledger.errors import Refused, SafetyStop
 from ledger.log import NewEvent, decode
 from schemas.commands import AdvanceCell, CheckGold, ContinueStudy, GradeCell, RunPublicTests
 from schemas.events.cell import CellFinished
@@ -118,12 +118,21 @@ class Grader:
         return Done([NewEvent(cell.stream, graded)], [ContinueStudy()], {cell.stream: len(facts)})
 
     def check_gold(self, work: Work) -> Done:
-        """Grade the gold patch of a task: does its test environment still give what it gave?"""
+        """Grade the gold patch of a task: does its test environment still give what it gave?
+
+        Raises SafetyStop where the tests could not be run at all: gold that was not tried has not
+        failed, and its failure would void every cell of the task.
+        """
         command: CheckGold = work.command
         task = self._frozen.tasks[command.task]
         gold = changes_of(task.gold, work.artifacts)
         hidden = changes_of(task.hidden, work.artifacts)
         verdict, runs = self._judge(work, task, (gold, hidden))
+        if verdict.verdict == "infrastructure":
+            raise SafetyStop(
+                f"the gold patch of {task.id} could not be tested here: {verdict.reason}. Repair "
+                "that (`ledger doctor`), then `ledger run` goes on"
+            )
         event = GoldChecked(
             task=task.id,
             number=command.number,
