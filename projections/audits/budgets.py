@@ -49,10 +49,13 @@ class BudgetAudit:
         self._read = read
         self._findings = Findings(self.NAME)
         self._limits: dict[Kind, int] = {}
+        """What a cell may spend that begins now."""
         self._charged = True
         """False in a transfer study: a session ends by its own limits, in its own class."""
         self._used: dict[str, dict[Kind, int]] = {}
         """Charged so far, by stream of a cell that has not ended."""
+        self._allowed: dict[str, dict[Kind, int]] = {}
+        """What such a cell may spend: an amendment is for what begins after it."""
         self._cells = self._charges = 0
 
     def apply(self, fact: Fact) -> None:
@@ -67,20 +70,23 @@ class BudgetAudit:
         if isinstance(event, CellStarted):
             self._cells += 1
             self._used[fact.stream] = dict.fromkeys(KINDS, 0)
+            self._allowed[fact.stream] = self._limits
         used = self._used.get(fact.stream)
         if used is None:
             self._findings.violation(fact.seq, f"{event.TYPE} in a cell that is not running")
             return
-        for problem in self._problems(event, used):
+        for problem in self._problems(event, used, self._allowed[fact.stream]):
             self._findings.violation(fact.seq, problem)
         if isinstance(event, CellFinished):
-            del self._used[fact.stream]
+            del self._used[fact.stream], self._allowed[fact.stream]
 
-    def _problems(self, event: Event, used: dict[Kind, int]) -> Iterator[str]:
+    def _problems(
+        self, event: Event, used: dict[Kind, int], allowed: dict[Kind, int]
+    ) -> Iterator[str]:
         match event:
             case BudgetCharged():
                 self._charges += 1
-                limit = self._limits.get(event.kind)
+                limit = allowed.get(event.kind)
                 if event.used != used[event.kind] + 1:
                     yield f"{event.kind} number {event.used} follows number {used[event.kind]}"
                 if limit is not None and event.limit != limit:

@@ -538,6 +538,20 @@ def test_other_code_after_an_amendment_is_a_note(whole: TinyStudy, whole_facts: 
     assert "H000 has other code from here on" in verdict.findings[0].text
 
 
+def test_a_cell_is_held_to_the_budgets_that_it_began_with(
+    whole: TinyStudy, whole_facts: Facts
+) -> None:
+    (amendment,) = of_type(whole_facts, AmendmentRecorded)
+    smaller = whole.put(STUDY_TOML.replace("turns = 3", "turns = 2"), "application/toml")
+    amended = msgspec.structs.replace(amendment.event, study=smaller)
+    facts = insert(amended, amendment.stream, CellStarted)(whole, whole_facts)
+    verdict = run_audit("budgets", whole, facts)
+    second = list(of_type(facts, CellStarted))[1].seq
+    assert verdict.status == "violated"
+    assert all(found.seq is not None and found.seq > second for found in verdict.findings)
+    assert "charged against 3; the study allows 2" in verdict.findings[0].text
+
+
 def test_an_anchor_between_freeze_and_first_answer_is_a_registration(
     whole: TinyStudy, whole_facts: Facts
 ) -> None:
