@@ -8,7 +8,7 @@ from schemas.events.cell import CellFinished, CellVoided
 from schemas.events.grading import CellGraded
 from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded
-from schemas.events.transfer import CaseFinished, RepairClosed
+from schemas.events.transfer import CaseFinished, RepairAbandoned, RepairClosed
 
 OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
     AmendmentRecorded,
@@ -18,6 +18,7 @@ OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
     CellVoided,
     CaseFinished,
     RepairClosed,
+    RepairAbandoned,
 )
 """After one of these a report of an earlier analysis would say what is not so any more."""
 

@@ -1,4 +1,4 @@
-"""The repair loop of a transfer study: open, change, rerun, close (protocol, section 7).
+"""The repair loop of a transfer study: open, change, rerun, close or abandon (protocol, section 7).
 
 A failure is assigned to the earliest evidenced failing stage of one run. One layer of the system is
 changed, and the changed system is a new identity that an amendment declares. The failing case, its
@@ -27,9 +27,10 @@ from projections.transfer_scores import (
     TransferScores,
     root_record,
 )
-from schemas.commands import ChangeRepair, CloseRepair, OpenRepair, RerunRepair
+from schemas.commands import AbandonRepair, ChangeRepair, CloseRepair, OpenRepair, RerunRepair
 from schemas.events.study import AmendmentRecorded, OutcomesInspected
 from schemas.events.transfer import (
+    RepairAbandoned,
     RepairChanged,
     RepairClosed,
     RepairOpened,
@@ -40,7 +41,7 @@ from schemas.secret_shapes import secret_kinds
 from schemas.transfer import LAYERS, Case, Family, FrozenSuite, PlannedCase
 from schemas.transfer_study import TransferStudy
 
-EMITS = (RepairOpened, RepairChanged, RepairRerun, RepairClosed)
+EMITS = (RepairOpened, RepairChanged, RepairRerun, RepairClosed, RepairAbandoned)
 CONTROLS = (*NEGATIVES, "supersession", "expiry")
 OWN_KINDS = ("store", "folder")
 """Memories whose manifest can be read without starting somebody's program."""
@@ -62,13 +63,15 @@ class _State:
         self.suite: FrozenSuite = self.scores.suite
         self.study: TransferStudy = self.scores.study
 
-    def repair(self, name: str, *, may_be_closed: bool = False) -> Repair:
+    def repair(self, name: str) -> Repair:
         repair = self.repairs.repairs.get(name)
         if repair is None:
             known = ", ".join(self.repairs.repairs) or "none"
             raise Refused(f"there is no repair {name!r}; there are: {known}")
-        if repair.closed is not None and not may_be_closed:
-            raise Refused(f"repair {name} is closed (record {repair.closed_at}): open another one")
+        if repair.ended_at >= 0:
+            raise Refused(
+                f"repair {name} is {repair.status} (record {repair.ended_at}): open another one"
+            )
         return repair
 
     def run(self, cell: str) -> tuple[RunScore, RunEvidence]:
@@ -211,12 +214,7 @@ def close_repair(work: Work) -> Done:
     state = _State(work.context)
     repair = state.repair(command.repair)
     missing = list(missing_to_close(work.artifacts.get, state.scores, repair))
-    kinds = secret_kinds(command.limitation)
-    if kinds:
-        raise Refused(
-            f"the limitation looks like it holds {', '.join(kinds)}: what is recorded stays, so "
-            "point to it instead"
-        )
+    _refuse_secrets(command.limitation, "limitation")
     if not command.limitation.strip():
         missing.append("what is left unresolved, in words")
     if missing:
@@ -231,11 +229,23 @@ def close_repair(work: Work) -> Done:
     return Done([NewEvent(repair_stream(command.repair), event)])
 
 
+def abandon_repair(work: Work) -> Done:
+    """Give a repair up, at whatever step it is."""
+    command: AbandonRepair = work.command
+    _State(work.context).repair(command.repair)
+    _refuse_secrets(command.reason, "reason")
+    if not command.reason.strip():
+        raise Refused("say why the repair is given up: everyone who reads the report sees it")
+    event = RepairAbandoned(repair=command.repair, reason=command.reason.strip())
+    return Done([NewEvent(repair_stream(command.repair), event)])
+
+
 HANDLERS: Handlers = {
     OpenRepair: open_repair,
     ChangeRepair: change_repair,
     RerunRepair: rerun_repair,
     CloseRepair: close_repair,
+    AbandonRepair: abandon_repair,
 }
 
 
@@ -303,6 +313,15 @@ def _together(given: Mapping[str, str], shown: Mapping[str, str], what: str) -> 
         )
     together = {**given, **shown}
     return {layer: together[layer] for layer in LAYERS if layer in together}
+
+
+def _refuse_secrets(text: str, what: str) -> None:
+    kinds = secret_kinds(text)
+    if kinds:
+        raise Refused(
+            f"the {what} looks like it holds {', '.join(kinds)}: what is recorded stays, so point "
+            "to it instead"
+        )
 
 
 def _require_layers(manifest: Mapping[str, str], system: str) -> None:

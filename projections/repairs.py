@@ -1,4 +1,4 @@
-"""Repairs of a transfer study: what was assigned, changed, run again and closed."""
+"""Repairs of a transfer study: what was assigned, changed, run again, and closed or abandoned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,9 +7,15 @@ from typing import Any, ClassVar, Literal
 from ledger.log import Fact
 from projections.fold import Row, Table
 from schemas.base import Event
-from schemas.events.transfer import RepairChanged, RepairClosed, RepairOpened, RepairRerun
+from schemas.events.transfer import (
+    RepairAbandoned,
+    RepairChanged,
+    RepairClosed,
+    RepairOpened,
+    RepairRerun,
+)
 
-Status = Literal["opened", "changed", "rerun", "closed"]
+Status = Literal["opened", "changed", "rerun", "closed", "abandoned"]
 
 
 @dataclass
@@ -24,9 +30,25 @@ class Repair:
     rerun_at: int = -1
     closed: RepairClosed | None = None
     closed_at: int = -1
+    abandoned: RepairAbandoned | None = None
+    abandoned_at: int = -1
+
+    @property
+    def ended_at(self) -> int:
+        """Record that ended it; -1: it is at work."""
+        return max(self.closed_at, self.abandoned_at)
+
+    @property
+    def left(self) -> str:
+        """What is unresolved, or why it was given up; empty while it is at work."""
+        if self.abandoned is not None:
+            return self.abandoned.reason
+        return self.closed.limitation if self.closed is not None else ""
 
     @property
     def status(self) -> Status:
+        if self.abandoned is not None:
+            return "abandoned"
         if self.closed is not None:
             return "closed"
         if self.rerun is not None:
@@ -45,6 +67,7 @@ class Repairs:
         RepairChanged,
         RepairRerun,
         RepairClosed,
+        RepairAbandoned,
     )
     TABLES: ClassVar[Mapping[str, Table]] = {
         "repairs": Table(
@@ -63,7 +86,9 @@ class Repairs:
                 "changed": int | None,
                 "rerun": int | None,
                 "closed": int | None,
+                "abandoned": int | None,
                 "limitation": str,
+                "reason": str,
             },
         )
     }
@@ -75,7 +100,7 @@ class Repairs:
         if isinstance(event, RepairOpened):
             self.repairs.setdefault(event.repair, Repair(event, fact.seq))
             return
-        assert isinstance(event, RepairChanged | RepairRerun | RepairClosed)
+        assert isinstance(event, RepairChanged | RepairRerun | RepairClosed | RepairAbandoned)
         repair = self.repairs.get(event.repair)
         if repair is None:
             return
@@ -86,6 +111,8 @@ class Repairs:
                 repair.rerun, repair.rerun_at = event, fact.seq
             case RepairClosed():
                 repair.closed, repair.closed_at = event, fact.seq
+            case RepairAbandoned():
+                repair.abandoned, repair.abandoned_at = event, fact.seq
 
     def tables(self) -> Mapping[str, Sequence[Row]]:
         return {"repairs": [row(name, repair) for name, repair in self.repairs.items()]}
@@ -108,5 +135,7 @@ def row(name: str, repair: Repair) -> dict[str, Any]:
         "changed": repair.changed_at if changed else None,
         "rerun": repair.rerun_at if repair.rerun else None,
         "closed": repair.closed_at if repair.closed else None,
+        "abandoned": repair.abandoned_at if repair.abandoned else None,
         "limitation": repair.closed.limitation if repair.closed else "",
+        "reason": repair.abandoned.reason if repair.abandoned else "",
     }

@@ -698,7 +698,7 @@ def _repairs(results: TransferResults) -> Section:
             Column(title="failed run", kind="run"),
             *columns("stage", "layer", "changed system", "status"),
             *columns("runs ended", "verified", "failed", numbers=True, first="number"),
-            Column(title="limitation", kind="prose"),
+            Column(title="limitation, or why it was abandoned", kind="prose"),
             Column(title="records"),
         ),
         rows=tuple(

@@ -128,7 +128,7 @@ class RepairResult(Value):
     ended: Count
     verified: Count
     failed: Count
-    limitation: str
+    limitation: Annotated[str, Meta(description="what is left; of an abandoned one, why")]
     records: Annotated[tuple[Position, ...], Meta(description="of its steps")]
 
 
@@ -331,7 +331,7 @@ def _repair(name: str, repair: Repair, scores: TransferScores) -> RepairResult:
     changed = repair.changed
     cells = repair.rerun.cells if repair.rerun else ()
     results = [scores.runs[cell].result for cell in cells if cell in scores.runs]
-    steps = (repair.opened_at, repair.changed_at, repair.rerun_at, repair.closed_at)
+    steps = (repair.opened_at, repair.changed_at, repair.rerun_at, repair.ended_at)
     return RepairResult(
         repair=name,
         cell=repair.opened.cell,
@@ -344,7 +344,7 @@ def _repair(name: str, repair: Repair, scores: TransferScores) -> RepairResult:
         ended=len(results) - results.count("void"),
         verified=results.count("verified"),
         failed=results.count("failed"),
-        limitation=repair.closed.limitation if repair.closed else "",
+        limitation=repair.left,
         records=tuple(seq for seq in steps if seq >= 0),
     )
 

@@ -140,6 +140,13 @@ class CloseRepair(Value, tag_field="do", tag="close_repair"):
     limitation: Annotated[str, Meta(min_length=1, description="what is unresolved")]
 
 
+class AbandonRepair(Value, tag_field="do", tag="abandon_repair"):
+    """End a repair that will not be carried on. Its name stays used."""
+
+    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    reason: Annotated[str, Meta(min_length=1, description="why it is given up")]
+
+
 # --- corrections: carried out by the command line too ---------------------------------------------
 
 _Who = Annotated[Name, Meta(description="who it is, as colleagues know them")]
@@ -328,6 +335,7 @@ Command = (
     | ChangeRepair
     | RerunRepair
     | CloseRepair
+    | AbandonRepair
     | AddCorrections
     | ApproveCorrection
     | SupersedeCorrection
@@ -364,6 +372,7 @@ ROLE_OF: dict[type[Command], Role] = {
     ChangeRepair: "operator",
     RerunRepair: "operator",
     CloseRepair: "operator",
+    AbandonRepair: "operator",
     AddCorrections: "operator",
     ApproveCorrection: "operator",
     SupersedeCorrection: "operator",

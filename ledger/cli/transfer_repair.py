@@ -40,6 +40,7 @@ def command() -> None:
     open assigns the failure to its earliest evidenced stage and names the layer; change records
     which one differs in the new system that an amendment declared; rerun fixes the runs that show
     it; close is refused until all of them exist with unchanged prompts, fixtures and predicates.
+    abandon gives a repair up, with the reason.
     """
 
 
@@ -116,6 +117,19 @@ def close(repair: str, limitation: str, study: Path, as_json: bool) -> None:
     _carry_out(study, _command(fields, CloseRepair), repair, as_json)
 
 
+@command.command("abandon")
+@click.argument("repair", metavar="NAME")
+@click.option("--reason", required=True, help="Why, for everyone who reads the report.")
+@study_option
+@json_option
+def abandon(repair: str, reason: str, study: Path, as_json: bool) -> None:
+    """Give a repair up, at whatever step. It stays in the report, and its name stays used."""
+    from schemas.commands import AbandonRepair
+
+    fields = {"repair": repair, "reason": reason}
+    _carry_out(study, _command(fields, AbandonRepair), repair, as_json)
+
+
 @command.command("list")
 @study_option
 @json_option
@@ -146,7 +160,7 @@ def list_(study: Path, as_json: bool) -> None:
                 if repair.changed
                 else "",
                 "runs ended": f"{len(ended)}/{len(cells)}",
-                "limitation": printable(repair.closed.limitation) if repair.closed else "",
+                "left": printable(repair.left),
             }
         )
     if as_json:
@@ -192,6 +206,8 @@ def _carry_out(study: Path, command: "Command", name: str, as_json: bool) -> Non
             assert found.closed is not None
             print(f"suite      version {found.closed.suite_version}")
             print(f"limitation {printable(found.closed.limitation)}")
+        case "abandoned":
+            print(f"reason     {printable(found.left)}")
 
 
 def _command(fields: Mapping[str, object], form: type["Command"]) -> "Command":

@@ -17,6 +17,7 @@ from projections.transfer_scores import RunEvidence, RunScore, TransferScores
 from schemas.base import Event
 from schemas.events.transfer import (
     CaseFinished,
+    RepairAbandoned,
     RepairClosed,
     SessionClosed,
     SessionOpened,
@@ -30,8 +31,8 @@ class TransferAudit:
     NAME: ClassVar[str] = "transfer"
     QUESTION: ClassVar[str] = (
         "Does every verdict rest on records of its own run, was every session fresh and given the "
-        "frozen prompt and fixture, was no unobserved stage called passed later, and had every "
-        "closed repair its runs?"
+        "frozen prompt and fixture, was no unobserved stage called passed later, had every closed "
+        "repair its runs, and did none go on after its end?"
     )
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         *TransferScores.FOLDS,
@@ -48,7 +49,7 @@ class TransferAudit:
         """Digest of the first state by suite version and unit."""
         self._unobserved: set[tuple[str, int, str]] = set()
         """(cell, attempt, stage) of every recorded scoring so far."""
-        self._runs = self._verdicts = self._scorings = self._closed = 0
+        self._runs = self._verdicts = self._scorings = self._closed = self._abandoned = 0
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
@@ -56,8 +57,7 @@ class TransferAudit:
             self._scorings += 1
             problems = self._recorded(event)
         elif isinstance(event, Repairs.FOLDS):
-            self._repairs.apply(fact)
-            problems = self._of_repair(event) if isinstance(event, RepairClosed) else iter(())
+            problems = self._of_repair(fact)
         else:
             self._scores.apply(fact)
             problems = self._of_run(fact)
@@ -85,7 +85,21 @@ class TransferAudit:
                 score = self._scores.runs[cell]
                 yield from self._evidence(score, run)
 
-    def _of_repair(self, event: RepairClosed) -> Iterator[str]:
+    def _of_repair(self, fact: Fact) -> Iterator[str]:
+        event = fact.event
+        assert isinstance(event, Repairs.FOLDS)
+        name = fact.stream.removeprefix("repair/")
+        before = self._repairs.repairs.get(name)
+        if before is not None and before.ended_at >= 0:
+            yield f"repair {name} went on after it was {before.status} (record {before.ended_at})"
+        self._repairs.apply(fact)
+        if isinstance(event, RepairClosed):
+            yield from self._closed_repair(event)
+        elif isinstance(event, RepairAbandoned):
+            self._abandoned += 1
+            self._findings.note(fact.seq, f"repair {event.repair} was abandoned: {event.reason}")
+
+    def _closed_repair(self, event: RepairClosed) -> Iterator[str]:
         """What was missing when it was closed, asked again of the records until then."""
         repair = self._repairs.repairs.get(event.repair)
         if repair is None or repair.opened.cell not in self._scores.evidence:
@@ -137,4 +151,5 @@ class TransferAudit:
             verdicts=self._verdicts,
             scorings=self._scorings,
             closed_repairs=self._closed,
+            abandoned_repairs=self._abandoned,
         )

@@ -69,6 +69,7 @@ from schemas.events.transfer import (
     MemoryRetrieved,
     MemorySeeded,
     MemoryWritten,
+    RepairAbandoned,
     RepairChanged,
     RepairClosed,
     RepairOpened,
@@ -148,6 +149,7 @@ ALL_EVENTS: tuple[type[Event], ...] = (
     RepairChanged,
     RepairRerun,
     RepairClosed,
+    RepairAbandoned,
 )
 
 EVENT_TYPES: dict[str, type[Event]] = {event.TYPE: event for event in ALL_EVENTS}

@@ -313,3 +313,11 @@ class RepairClosed(Event):
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     suite_version: Annotated[str, Meta(description="version of the suite")]
     limitation: Annotated[str, Meta(description="what is unresolved; empty is not allowed")]
+
+
+class RepairAbandoned(Event):
+    """The repair is given up, at whatever step. Nothing follows it, and its name stays used."""
+
+    TYPE: ClassVar[str] = "repair.abandoned.v1"
+    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    reason: Annotated[str, Meta(description="why, in words")]

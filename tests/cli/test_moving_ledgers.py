@@ -88,7 +88,11 @@ WRITING = {
     "worker": (("--roles", "cell"),),
     "amend": (("--reason", "x"),),
     "checkpoint": ((),),
-    "transfer": (("repair", "rerun", "R1"), ("repair", "close", "R1", "--limitation", "x")),
+    "transfer": (
+        ("repair", "rerun", "R1"),
+        ("repair", "close", "R1", "--limitation", "x"),
+        ("repair", "abandon", "R1", "--reason", "x"),
+    ),
     "gc": (("--remove",),),
 }
 NO_LEDGER = {"demo", "check-proof", "import", "power", "doctor", "docs", "init"}

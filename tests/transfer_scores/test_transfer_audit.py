@@ -13,6 +13,7 @@ from projections.audits.run import run_audits
 from projections.fold import fold
 from projections.transfer_scores import RunScore, TransferScores
 from schemas.events.transfer import (
+    RepairAbandoned,
     RepairChanged,
     RepairClosed,
     RepairOpened,
@@ -54,7 +55,13 @@ def changed(run: RunScore, stage: Stage, **changes: Any) -> RunScore:
 def test_a_suite_without_a_flaw(tmp_path: Path) -> None:
     verdict = audited(record(two_systems(Story()), tmp_path / "study"))
     assert (verdict.status, verdict.findings) == ("ok", ())
-    assert verdict.checked == {"runs": 18, "verdicts": 87, "scorings": 0, "closed_repairs": 0}
+    assert verdict.checked == {
+        "runs": 18,
+        "verdicts": 87,
+        "scorings": 0,
+        "closed_repairs": 0,
+        "abandoned_repairs": 0,
+    }
 
 
 def test_a_recorded_verdict_without_evidence(tmp_path: Path) -> None:
@@ -124,6 +131,19 @@ def test_a_receipt_whose_layers_its_runs_do_not_show(
     story.add("repair/R", RepairClosed(repair="R", suite_version="1", limitation="none"))
     found = texts(audited(record(story, tmp_path / "study")))
     assert [text.partition("closed without ")[2] for text in found] == missing
+
+
+def test_a_repair_that_went_on_after_its_end(tmp_path: Path) -> None:
+    story = Story()
+    story.run("positive", decisions=["queue"])
+    for event in (
+        RepairOpened(repair="R", cell=FAILING, stage="decision", layer="query", manifest={}),
+        RepairAbandoned(repair="R", reason="no time"),
+        RepairRerun(repair="R", cells=(FAILING,), sample_seed="s"),
+    ):
+        story.add("repair/R", event)
+    (text,) = texts(audited(record(story, tmp_path / "study")))
+    assert "repair R went on after it was abandoned" in text
 
 
 def test_another_prompt_than_the_frozen_one(tmp_path: Path) -> None:

@@ -304,6 +304,26 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
     late = repair(study, "close", "R2", "--limitation", "again")
     assert isinstance(late, Refused) and "is closed" in str(late)
 
+    secret = repair(study, "abandon", "R1", "--reason", secret)
+    assert isinstance(secret, Refused) and "GitHub token" in str(secret)
+    empty = repair(study, "abandon", "R1", "--reason", " ")
+    assert isinstance(empty, Refused) and "say why" in str(empty)
+    given_up = repair(study, "abandon", "R1", "--reason", "two layers would have to change")
+    assert given_up["status"] == "abandoned"
+    for again in (
+        ("abandon", "R1", "--reason", "again"),
+        ("change", "R1", "--memory", "by-project", "--driver", "reader"),
+    ):
+        late = repair(study, *again)
+        assert isinstance(late, Refused) and "R1 is abandoned" in str(late)
+    used = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
+    assert isinstance(used, Refused) and "already" in str(used)
+    left = [(each["status"], each["left"]) for each in repair(study, "list")["repairs"]]
+    assert left == [
+        ("abandoned", "two layers would have to change"),
+        ("closed", "scope is still not minded"),
+    ]
+
     events = [fact.event for fact in study.facts()]
     assert sum(isinstance(event, RepairClosed) for event in events) == 1
     (change,) = [event for event in events if isinstance(event, RepairChanged)]
@@ -314,8 +334,12 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
     late = [line for line in rows if "by-project + reader" in line or "careful + reader" in line]
     assert late and all(("(exploratory)" in line) == (line in late) for line in rows)
     report = study.ledger_command("report", "--json")
-    assert "scope is still not minded" in Path(report.json["markdown"]).read_text()
-    assert study.ledger_command("audit").status == 0
+    page = Path(report.json["markdown"]).read_text()
+    assert "scope is still not minded" in page and "two layers would have to change" in page
+    audited = study.ledger_command("audit")
+    assert audited.status == 0
+    assert "1 closed repairs, 1 abandoned repairs" in audited.out
+    assert "repair R1 was abandoned: two layers would have to change" in audited.out
 
 
 @pytest.mark.parametrize(
