@@ -215,7 +215,8 @@ def catch_up(
         if fact.event != event:
             raise Divergence(fact.seq, fact.event, event)
     if len(recorded) > len(engine.events):
-        raise Divergence(recorded[len(engine.events)].seq, None, None)
+        first = recorded[len(engine.events)]
+        raise Divergence(first.seq, first.event, None)
     return need, engine.events[len(recorded) :]
 
 
@@ -225,9 +226,16 @@ class Divergence(Integrity):
     def __init__(self, seq: int, recorded: Event | None, again: Event | None) -> None:
         super().__init__(
             f"seq {seq}: the arm, driven again with the recorded results, comes to "
-            f"{again!r:.400} instead of {recorded!r:.400}"
+            f"{in_words(again)} instead of {in_words(recorded)}"
         )
         self.seq = seq
+
+
+def in_words(event: Event | None) -> str:
+    """An event as it would be recorded, cut; for a message about one that differs."""
+    if event is None:
+        return "its end"
+    return f"{event.TYPE} {msgspec.json.encode(event).decode():.400}"
 
 
 def finish(

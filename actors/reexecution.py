@@ -13,7 +13,15 @@ from hashlib import sha256
 
 from actors.case_reexecution import compare_case
 from actors.cell_engine import Ended
-from actors.cells import DECIDED_HERE, Divergence, catch_up, finish, new_engine, started
+from actors.cells import (
+    DECIDED_HERE,
+    Divergence,
+    catch_up,
+    finish,
+    in_words,
+    new_engine,
+    started,
+)
 from actors.frozen_study import FrozenStudy
 from actors.frozen_suite import FrozenTransfer
 from actors.loop import Context
@@ -93,7 +101,8 @@ def _compare(context: Context, frozen: FrozenStudy, cell: CellId, facts: Sequenc
     frozen = frozen.as_of(begin.seq)
     again = started(frozen, cell, begin.event.attempt)
     if again != begin.event:
-        raise _Difference(begin.seq, 0, f"recorded {begin.event!r:.300}, now {again!r:.300}")
+        said = f"recorded {in_words(begin.event)}, now {in_words(again)}"
+        raise _Difference(begin.seq, 0, said)
     compared = 1
     engine = new_engine(frozen, cell, _digest_only)
     try:
@@ -111,11 +120,14 @@ def _compare(context: Context, frozen: FrozenStudy, cell: CellId, facts: Sequenc
                 raise _Difference(fact.seq, compared, detail)
             compared += 1
     if undecided or not isinstance(need, Ended):
-        raise _Difference(end.seq, compared, f"recorded is the end, the arm goes on: {need!r:.300}")
+        said = f"recorded is the end, the arm goes on with {type(need).__name__}"
+        raise _Difference(end.seq, compared, said)
     finished = finish(frozen, engine, cell, begin.event.attempt, need, _digest_only)
     if finished != end.event:
         raise _Difference(
-            end.seq, compared, f"recorded {end.event!r:.400}, executed again {finished!r:.400}"
+            end.seq,
+            compared,
+            f"recorded {in_words(end.event)}, executed again {in_words(finished)}",
         )
     return compared + 1
 

@@ -123,9 +123,13 @@ def check_columns(evidence: Evidence) -> Iterator[Finding]:
                 yield Finding(
                     "COLUMN_MISMATCH",
                     seq,
-                    shown(", ".join(f"{name}={wanted[name]!r}" for name in differ)),
-                    shown(", ".join(f"{name}={found.get(name, '?')!r}" for name in differ)),
+                    shown(", ".join(f"{name}={_in_sql(wanted[name])}" for name in differ)),
+                    shown(", ".join(f"{name}={_in_sql(found.get(name, '?'))}" for name in differ)),
                 )
+
+
+def _in_sql(value: object) -> str:
+    return "NULL" if value is None else repr(value)
 
 
 def check_missing_wal(evidence: Evidence) -> Iterator[Finding]:

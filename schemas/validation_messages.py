@@ -34,7 +34,7 @@ def explain(error: msgspec.ValidationError, document: Any, form: Form) -> str:
         where = f"{path}.{missing.group(1)}" if path else missing.group(1)
         choices = _choices(_annotation_at(form, where))
         return f"`{where}` is missing" + (f"; allowed: {choices}" if choices else "")
-    value = without_credentials(repr(value_at(document, path)))
+    value = without_credentials(_as_written(value_at(document, path)))
     got = f" (it is {value:.80})" if path else ""
     annotation = _annotation_at(form, path)
     if message.startswith("Invalid enum value"):
@@ -43,6 +43,11 @@ def explain(error: msgspec.ValidationError, document: Any, form: Form) -> str:
     if rule and message.startswith("Expected `str`"):
         return f"`{path}`: allowed: {rule}{got}"
     return f"`{path or 'the file'}`: {message[0].lower()}{message[1:]}{got}"
+
+
+def _as_written(value: Any) -> str:
+    """What stands in the file, in the words of YAML and TOML: never Python's None or True."""
+    return repr(value) if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _choices(annotation: Any) -> str:

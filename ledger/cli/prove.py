@@ -12,6 +12,8 @@ from ledger.errors import Integrity, Refused, Usage
 if TYPE_CHECKING:
     from ledger.sqlite_log import SqliteLog
 
+VERIFY = "run `ledger verify-chain` and go on with a copy"
+
 
 @click.command("prove")
 @click.argument("seq", type=click.IntRange(0), required=False)
@@ -98,7 +100,10 @@ def _carries_outcome(study: Path, seq: int) -> bool:
         if head is None or seq > head.seq:
             last = "it has none" if head is None else f"the last is {head.seq}"
             raise Usage(f"the ledger has no record {seq}: {last}")
-        return outcome_test(context)(next(context.log.read(seq, seq + 1)).envelope())
+        stored = next(context.log.read(seq, seq + 1), None)
+        if stored is None:
+            raise Integrity(f"record {seq} is missing: nothing can be proven of it; {VERIFY}")
+        return outcome_test(context)(stored.envelope())
 
 
 def _newest(log: "SqliteLog", size: int) -> bytes:

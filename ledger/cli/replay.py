@@ -1,6 +1,6 @@
 """``ledger replay``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,13 @@ def _rebuild(study: Path, as_json: bool) -> int:
     return 0
 
 
+def _row(row: Mapping[str, Any]) -> str:
+    values = ("NULL" if value is None else repr(value) for value in row.values())
+    return printable(
+        ", ".join(f"{name!r}: {value}" for name, value in zip(row, values, strict=True))
+    )
+
+
 def _check(study: Path, as_json: bool) -> int:
     from projections import store
 
@@ -98,7 +105,7 @@ def _check(study: Path, as_json: bool) -> int:
             print("  values are behind the inspection gate")
             continue
         for name, row in (("live", difference.live), ("replayed", difference.replayed)):
-            print(f"  {name:<9} {printable(row) if row else 'no such row'}")
+            print(f"  {name:<9} {_row(row) if row else 'no such row'}")
     compared = "two replays" if found.fresh else "the live projections and a replay"
     verdict = "differ" if differences else "are identical"
     print(

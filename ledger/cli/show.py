@@ -211,6 +211,8 @@ def _records(context: Context, target: str) -> list[StoredRecord]:
         stored = next(context.log.read(seq, seq + 1), None)
         if stored is None:
             head = context.log.head()
+            if head is not None and seq < head.seq:
+                raise Integrity(f"record {seq} is missing; run `ledger verify-chain`")
             last = "is empty" if head is None else f"ends at record {head.seq}"
             raise Usage(f"there is no record {target}: the ledger {last}")
         return [stored]

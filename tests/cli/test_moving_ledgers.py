@@ -6,6 +6,7 @@ An imported ledger can be read in every way and written in none.
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,33 @@ def test_an_altered_export_is_refused_and_nothing_is_kept(
     artifact.write_bytes(artifact.read_bytes()[:-1])
     ran = ledger("import", exported, tmp_path / "imported")
     assert ran.status == 3 and "ARTIFACT_ALTERED" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("checkpoints.log", lambda whole: b"something else\n"),
+        ("checkpoints.log", lambda whole: whole[:40]),
+        ("records.jsonl", lambda whole: b""),
+        ("records.jsonl", lambda whole: whole.replace(b'"seq":0', b'"seq":null', 1)),
+        ("records.jsonl", lambda whole: b"null\n" + whole),
+    ],
+    ids=["no notes", "half a note", "no records", "no position", "a line too much"],
+)
+def test_a_finding_without_a_place_names_none(
+    ledger: Run, study: Path, tmp_path: Path, name: str, damage: Callable[[bytes], bytes]
+) -> None:
+    """No message and no JSON shows Python's None where a finding is about no record."""
+    exported = tmp_path / "exported"
+    ledger("export", exported, "--study", study)
+    file = exported / name
+    file.write_bytes(damage(file.read_bytes()))
+    for words in (("import", exported, tmp_path / "in"), ("verify-chain", "--path", exported)):
+        for as_json in ((), ("--json",)):
+            ran = ledger(*words, *as_json)
+            assert ran.status in (3, 4, 5), ran
+            assert "None" not in ran.out + ran.err
+            shutil.rmtree(tmp_path / "in", ignore_errors=True)
 
 
 def test_an_import_under_another_key_is_refused(ledger: Run, study: Path, tmp_path: Path) -> None:

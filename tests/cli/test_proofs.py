@@ -1,7 +1,9 @@
 """``ledger prove``, and ``ledger check-proof``, which needs only what the first has printed."""
 
 import shutil
+import sqlite3
 from base64 import b64encode
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -139,6 +141,19 @@ def test_a_record_with_an_outcome_is_left_out(
     shown = ledger("prove", str(graded.seq), "--study", study, "--reason", "to show it")
     assert shown.status == 0 and "\nextra " in shown.out
     assert [one.reason for one in inspections(study)][before:] == ["to show it"]
+
+
+def test_nothing_is_proven_of_a_missing_record(ledger: Run, study: Path) -> None:
+    with closing(sqlite3.connect(StudyDirectory(study).ledger)) as connection:
+        triggers = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        for (name,) in triggers.fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("DELETE FROM records WHERE seq = 5")
+        connection.commit()
+    for command in ("prove", "show"):
+        ran = ledger(command, "5", "--study", study)
+        assert (ran.status, ran.out) == (3, "") and "record 5 is missing" in ran.err
+        assert "`ledger verify-chain`" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -390,6 +390,7 @@ def test_a_file_holds_one_record_or_many() -> None:
     [
         ("class: boundary", "class: rule", r'a.yaml:2: `class`: allowed: "factual_revision"'),
         ("class: boundary", "class: rule", r'"boundary" \(what is not touched, or by whom alone\)'),
+        ("class: boundary", "class: null", r"`class`: .*\(it is null\)"),
         ("class: boundary\n", "", r'`class` is missing; allowed: .*"procedure" \(how something is'),
         ("consequence: low\n", "", r"a.yaml:1: `consequence` is missing"),
         ("lifecycle:", "lifecicle:", r"unknown key `lifecicle` \(did you mean `lifecycle`"),
