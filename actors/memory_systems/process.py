@@ -31,6 +31,8 @@ MAX_SAID = 16 << 20
 MAX_FILES = 10_000
 MAX_STORE = 64 << 20
 """Files of a store, and their bytes together."""
+MAX_PATH = 512
+"""Bytes of a path within a store: so deep no walk is stopped by Python or by the system."""
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
 """How long a program may take to end after its last word."""
@@ -327,7 +329,8 @@ class Conversation:
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
-    """Every regular file beneath; no link is followed. Raises SystemFailure above MAX_FILES."""
+    """Every regular file beneath; no link is followed. Raises SystemFailure above MAX_FILES, and
+    for paths above MAX_PATH."""
     for number, path in enumerate(_entries(folder)):
         if number >= MAX_FILES:
             raise SystemFailure("flooded", f"more than {MAX_FILES} files in {folder.name}")
@@ -337,16 +340,21 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 def odd_files(folder: Path) -> tuple[str, ...]:
     """Links, pipes, sockets and devices beneath, by name: nothing that belongs into a store."""
-    found = (
-        path.relative_to(folder).as_posix()
-        for path in _entries(folder)
-        if not stat.S_ISREG(path.lstat().st_mode)
-    )
+    found = []
+    try:
+        for path in _entries(folder):
+            if not stat.S_ISREG(path.lstat().st_mode):
+                found.append(path.relative_to(folder).as_posix())
+    except SystemFailure as failure:
+        found.append(str(failure))
     return tuple(sorted(found)[:100])
 
 
 def _entries(folder: Path) -> Iterator[Path]:
+    """Everything beneath that is no folder. Raises SystemFailure for folders nested too deep."""
     for parent, folders, names in os.walk(folder):
+        if len(os.fsencode(parent)) - len(os.fsencode(folder)) > MAX_PATH:
+            raise SystemFailure("flooded", f"paths of more than {MAX_PATH} bytes in {folder.name}")
         for name in (*names, *(name for name in folders if os.path.islink(f"{parent}/{name}"))):
             yield Path(parent, name)
 

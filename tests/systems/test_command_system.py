@@ -336,6 +336,19 @@ HOSTILE = {
         "flooded",
         "files in live",
     ),
+    "nests folders without an end": (
+        """
+        def nest(message):
+            os.chdir("store")
+            for _ in range(2_000):
+                os.mkdir("n")
+                os.chdir("n")
+            say(type="final")
+        serve(prompt=nest)
+        """,
+        "flooded",
+        "paths of more than 512 bytes in live",
+    ),
     "names a store elsewhere": (
         "serve(snapshot=lambda m: say(type='snapshot', path='../../secret'))",
         "malformed",
