@@ -120,7 +120,8 @@ def first_parent_walk(
         commit = read_commit(room, head)
     except UnreadableObject as error:
         raise MiningError(
-            f"head {head}: {error}; fetch it into the repository, or correct the study's `head`"
+            f"head {head}: {error}; fetch it into the repository, or correct the study's `head` "
+            "(`git rev-parse HEAD` there prints the newest)"
         ) from None
     audited: list[Commit] = []
     visited: list[Commit] = []

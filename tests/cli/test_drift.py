@@ -56,6 +56,9 @@ def test_the_status_tells_a_run_at_work_from_a_killed_one(ledger: Run, running: 
             assert "next        wait for the end of `ledger run`" in at_work.out
         assert ledger("status", "--json", "--study", running).json["running"] is True
     assert ledger("status", "--json", "--study", running).json["running"] is False
+    (running / "var" / "imported").touch()
+    copied = ledger("status", "--study", running)
+    assert "next        nothing: an imported ledger is never written" in copied.out
 
 
 def test_a_file_that_is_gone_is_an_edit(ledger: Run, running: Path) -> None:
