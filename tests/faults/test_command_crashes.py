@@ -179,16 +179,26 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def records(study: Path) -> dict[str, bytes]:
+    """A study's files without those that SQLite keeps beside an open database."""
+    return {
+        name: content
+        for name, content in contents(study).items()
+        if not name.endswith(("-shm", "-wal"))
+    }
+
+
 class NewFolder:
     """The check of a command that makes a folder: it is there as a whole or not at all, and is not
     made twice."""
 
     def __init__(self, bench: Bench, target: Path, also: Callable[[], None]) -> None:
-        self._bench = bench
         self._target = target
         self._also = also
         self._whole: dict[str, bytes] | None = None
         self._was_there = False
+        self._study = bench.directory.root
+        self._source = records(self._study)
 
     def __call__(self, ended: Ended | None) -> None:
         there = self._target.exists()
@@ -208,7 +218,7 @@ class NewFolder:
             assert there
             assert [p for p in self._target.parent.iterdir() if p.name.startswith(".")] == []
             self._was_there = False
-            self._bench.check_sound()
+        assert records(self._study) == self._source, "what is read is not changed"
 
 
 def sweep_backup(bench: Bench, step: int) -> list[tuple[str, int]]:
