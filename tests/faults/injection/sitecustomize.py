@@ -5,6 +5,7 @@ at the moment in which their module is imported:
 
 LEDGER_FAULTS         JSON list of faults, each at one append of a stream (``_meets``, ``_suffer``)
 LEDGER_LEASE_SECONDS  length of the leases of commands
+LEDGER_KILLED_TOOL    marker of the first ``lms ps`` of all, in whose place something kills itself
 LEDGER_SESSIONS       file that gets a line for every case of a memory system that really begins
 """
 
@@ -45,15 +46,22 @@ def _meets(log, batch, fault):
     return first <= fault["version"] < first + len(new)
 
 
+def _first_of_all(marker):
+    """True once, of all processes: for the one that makes the file, which then holds its id."""
+    try:
+        descriptor = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    except FileExistsError:
+        return False
+    os.write(descriptor, b"%d" % os.getpid())
+    os.close(descriptor)
+    return True
+
+
 def _suffer(fault):
     """Once, of all processes: ``kill`` this process, ``kill-set`` also its supervisor (the pipes
     take the rest along), ``stop`` this process until somebody lets it go on."""
-    try:
-        marker = os.open(fault["marker"], os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-    except FileExistsError:
+    if not _first_of_all(fault["marker"]):
         return
-    os.write(marker, b"%d" % os.getpid())
-    os.close(marker)
     if fault["how"] == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
         return
@@ -79,7 +87,25 @@ def _patch_memory_case(module):
         module.CaseRun.steps = steps_and_tell
 
 
+def _patch_lmstudio(module):
+    marker = os.environ.get("LEDGER_KILLED_TOOL")
+    run = module.LMStudio._run_lms
+
+    def run_and_suffer(server, *words, **options):
+        if words[0] != "ps" or not _first_of_all(marker):
+            return run(server, *words, **options)
+        lms, server._lms = server._lms, ("sh", "-c", "kill -9 $$")
+        try:
+            return run(server, *words, **options)
+        finally:
+            server._lms = lms
+
+    if marker:
+        module.LMStudio._run_lms = run_and_suffer
+
+
 _PATCHES = {
+    "actors.servers.lmstudio": _patch_lmstudio,
     "ledger.sqlite_log": _patch_log,
     "actors.loop": _patch_loop,
     "actors.memory_case": _patch_memory_case,
