@@ -66,7 +66,11 @@ def isolated_environment() -> dict[str, str]:
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
+        # A partial clone names a program that fetches what it lacks; git before 2.45 does not know
+        # the first of these two.
         "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_REPLACE_OBJECTS": "1",
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
     }

@@ -373,7 +373,9 @@ def test_something_else_in_place_of_the_study_file(ledger: Run, begun: Path) -> 
 
 
 def git_clone(source: Path, to: Path, *options: str) -> Path:
-    Git(to.parent).run("clone", "--quiet", *options, f"file://{source}", str(to))
+    Git(to.parent, {"GIT_ALLOW_PROTOCOL": "file"}).run(
+        "clone", "--quiet", *options, f"file://{source}", str(to)
+    )
     return to
 
 

@@ -192,7 +192,9 @@ def test_the_same_bytes_whatever_the_hash_seed_time_zone_and_packing(
         history.commit({**CHANGE, f"tests/unit/test_{number}.py": content}, MESSAGE)
         history.commit({"pkg/other.py": b"OTHER = %d\n" % number, "pkg/calc.py": b""})
     loose = tmp_path / "loose.git"
-    Git(tmp_path).run("clone", "--quiet", "--bare", str(history.path), str(loose))
+    Git(tmp_path, {"GIT_ALLOW_PROTOCOL": "file"}).run(
+        "clone", "--quiet", "--bare", str(history.path), str(loose)
+    )
     for pack in list((loose / "objects" / "pack").glob("*.pack")):
         content = pack.read_bytes()
         pack.with_suffix(".idx").unlink(missing_ok=True)

@@ -60,7 +60,9 @@ def test_shallow_clone(history: Any, fix: Any, tmp_path: Path) -> None:
     history.commit(fix)
     clone = tmp_path / "shallow"
     source = f"file://{history.path}"
-    Git(tmp_path).run("clone", "--quiet", "--depth=1", "--branch", "main", source, str(clone))
+    Git(tmp_path, {"GIT_ALLOW_PROTOCOL": "file"}).run(
+        "clone", "--quiet", "--depth=1", "--branch", "main", source, str(clone)
+    )
     with pytest.raises(MiningError, match=r"shallow clone.*--unshallow"):
         mine_at(clone, history.head)
 
@@ -96,10 +98,14 @@ def test_work_tree_bare_mirror_and_linked_work_tree_agree(
     history.commit(fix)
     expected = history.mine()
     clone, linked = tmp_path / "clone", tmp_path / "linked"
-    Git(tmp_path).run("clone", "--quiet", "--branch", "main", str(history.path), str(clone))
+    Git(tmp_path, {"GIT_ALLOW_PROTOCOL": "file"}).run(
+        "clone", "--quiet", "--branch", "main", str(history.path), str(clone)
+    )
     Git(clone).run("worktree", "add", "--quiet", "--detach", str(linked))
     shared = tmp_path / "shared"
-    Git(tmp_path).run("clone", "--quiet", "--shared", "--branch", "main", str(clone), str(shared))
+    Git(tmp_path, {"GIT_ALLOW_PROTOCOL": "file"}).run(
+        "clone", "--quiet", "--shared", "--branch", "main", str(clone), str(shared)
+    )
     for path in (clone, clone / ".git", linked, shared):
         assert mine_at(path, history.head) == expected
 
