@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -210,7 +211,7 @@ def make_template(source_git: Path, tree: str, root: Path) -> Path:
         if written != tree:
             raise WorkspaceError(f"the template's tree is {written}, not {tree}")
         commit = git.text("commit-tree", tree, "-m", "base")
-        git.run("update-ref", "refs/heads/base", commit)
+        git.run("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/base", commit)
         _check_files(building, read_snapshot(git_dir, tree))
         _check_objects(git, tree, commit)
         os.rename(building, place)
@@ -229,6 +230,9 @@ _FOUND_GOOD: set[Path] = set()
 """Templates that this process has made or compared."""
 
 
+_PACK_FILE = re.compile(r"objects/pack/pack-[0-9a-f]+\.(pack|idx|rev|keep)")
+
+
 def _check_template(place: Path, tree: str, snapshot: Sequence[SnapshotFile]) -> None:
     """Files against their blobs; configuration, references and objects against what we write."""
     git_dir = place / ".git"
@@ -244,10 +248,14 @@ def _check_template(place: Path, tree: str, snapshot: Sequence[SnapshotFile]) ->
         for name, content in expected.items():
             if (git_dir / name).read_bytes() != content.encode():
                 raise WorkspaceError(f".git/{name} is another")
-        references = {path.name for path in (git_dir / "refs").rglob("*") if not path.is_dir()}
-        if references != {"base"} or (git_dir / "packed-refs").exists():
-            raise WorkspaceError("it has more references than its one commit")
         commit = _root_commit(tree)
+        id = _commit_id(commit)
+        loose = f"objects/{id[:2]}/{id[2:]}"
+        for path in sorted(git_dir.rglob("*")):
+            name = path.relative_to(git_dir).as_posix()
+            known = name in expected or name in ("index", loose) or _PACK_FILE.fullmatch(name)
+            if not (known or path.is_dir()) or path.is_symlink():
+                raise WorkspaceError(f".git/{name} was not put there by us")
         if fault := _fault_of_store(git_dir, [_commit_id(commit)]):
             raise WorkspaceError(fault)
         if Git(place).run("cat-file", "commit", _commit_id(commit)) != commit:

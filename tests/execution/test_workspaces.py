@@ -140,6 +140,10 @@ def add_a_reference(template: Path) -> None:
     (template / ".git" / "refs" / "heads" / "gold").write_text("0" * 40 + "\n")
 
 
+def add_a_file_to_the_git_directory(template: Path) -> None:
+    (template / ".git" / "objects" / "info" / "notes").write_text("the gold patch\n")
+
+
 def borrow(template: Path) -> None:
     (template / ".git" / "objects" / "info" / "alternates").write_text("/elsewhere\n")
 
@@ -160,7 +164,7 @@ def stage_another_tree(template: Path) -> None:
     "damage",
     [
         damage_file, add_a_file, change_a_mode, name_a_program, add_an_object, add_a_reference,
-        borrow, damage_the_pack, stage_another_tree,
+        add_a_file_to_the_git_directory, borrow, damage_the_pack, stage_another_tree,
     ],
 )  # fmt: skip
 def test_a_template_that_is_there_already_is_compared(
