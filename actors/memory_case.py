@@ -63,6 +63,7 @@ from schemas.events.transfer import CaseFinished, Claim, RetrievedItem
 from schemas.identifiers import CellId
 from schemas.rendering import nonce, render
 from schemas.transfer import DECLARE_DECISION, Case, Family, FrozenSuite, Grade, PlannedCase
+from schemas.transfer_checks import declared_texts
 from schemas.transfer_study import Driver, Memory, TransferStudy
 
 TOOL_FILES = ("drivers/competence.py", "drivers/tool_words.py")
@@ -176,6 +177,7 @@ class CaseRun:
             self.family.decision_options,
             self.case.acknowledgements,
             suite.max_calls,
+            declared_texts(self.family.cases),
         )
         ended: Observed = "completed"
         detail = ""

@@ -32,6 +32,12 @@ def _latin(char: str) -> str:
     return mapped if char == lowered else mapped.upper()
 
 
+def as_it_looks(text: str) -> str:
+    """What is the same for texts that nobody tells apart by looking: without case, invisible
+    characters, spaces around it and doubled ones, in Latin letters where others are drawn so."""
+    return " ".join(latin_form(text).casefold().split())
+
+
 def same_person(one: str, other: str) -> bool:
     """Whether nobody could tell the two names apart by looking: case, spaces, punctuation, accents,
     order of their words, and look-alike letters make no difference. A name without any letter or

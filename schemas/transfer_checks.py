@@ -5,15 +5,15 @@ A check that cannot be evaluated (a missing path, a value of another type) does 
 here raises for what a system under test did. Protocol, "Fixtures" and stages 6 and 7.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from schemas.base import Count, Value
-from schemas.look_alikes import latin_form
-from schemas.transfer import ArgumentTest, CallPattern, Check, Effect
+from schemas.look_alikes import as_it_looks
+from schemas.transfer import ArgumentTest, CallPattern, Case, Check, Effect
 
 JOURNAL = "journal"
 DECISION = "decision"
@@ -150,10 +150,22 @@ def _plain(value: Any) -> Any:
         }
         return msgspec.structs.replace(value, arguments=plain)
     if isinstance(value, str):
-        return " ".join(latin_form(value).casefold().split())
+        return as_it_looks(value)
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def declared_texts(cases: Iterable[Case]) -> dict[tuple[str, str], set[str]]:
+    """Texts that the cases name, by tool and argument: in expected and in prohibited calls."""
+    texts: dict[tuple[str, str], set[str]] = {}
+    for case in cases:
+        for pattern in (*case.prohibited, *(p for calls in case.expected.action for p in calls)):
+            for name, test in pattern.arguments.items():
+                values = test.value if isinstance(test.value, (list, tuple)) else [test.value]
+                named = {value for value in values if isinstance(value, str)}
+                texts.setdefault((pattern.tool, name), set()).update(named)
+    return texts
 
 
 def first_write(journal: Sequence[Call]) -> int | None:

@@ -6,6 +6,7 @@ only what the author declared; nothing is repaired.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from schemas.lifecycle import (
     opponents,
     same_subject,
 )
+from schemas.look_alikes import as_it_looks
 from schemas.secret_shapes import secrets_in
 from schemas.transfer import (
     DECLARE_DECISION,
@@ -32,7 +34,7 @@ from schemas.transfer import (
     Exercise,
     Family,
 )
-from schemas.transfer_checks import malformed
+from schemas.transfer_checks import declared_texts, malformed
 
 ALWAYS_NEEDED: tuple[CaseKind, ...] = (
     "positive",
@@ -145,6 +147,35 @@ def check_operations(family: Family) -> Findings:
                 message=f"`{tool.operation.do}` needs a `path`: the whole state is neither "
                 "replaced nor removed; name the part of it that the tool changes",
             )
+
+
+def check_look_alikes(family: Family) -> Findings:
+    """No two values that a call or a decision could take look alike: options, what cases name of an
+    argument, and the keys of every part of the state."""
+    named: dict[str, set[str]] = {"the decision options": set(family.decision_options)}
+    for (tool, argument), texts in declared_texts(family.cases).items():
+        named[f"`{argument}` of {tool}"] = texts
+    named.update(_keys_by_place(family.fixture.state, "the state"))
+    for where, texts in named.items():
+        alike: dict[str, list[str]] = {}
+        for text in sorted(texts):
+            alike.setdefault(as_it_looks(text), []).append(text)
+        for group in alike.values():
+            if len(group) > 1:
+                yield Problem(
+                    rule="look-alikes",
+                    message=f"{where}: {', '.join(map(ascii, group))} look alike, and nobody could "
+                    "tell which was meant: write one of them otherwise",
+                )
+
+
+def _keys_by_place(value: Any, where: str) -> dict[str, set[str]]:
+    if isinstance(value, dict):
+        found = {where: set(value)}
+        for key, inner in value.items():
+            found |= _keys_by_place(inner, f"{where}/{key}")
+        return found
+    return {}
 
 
 def check_cases(family: Family, standings: Standings) -> Findings:

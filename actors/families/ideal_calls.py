@@ -29,6 +29,7 @@ from schemas.transfer_checks import (
     Decision,
     Observed,
     all_hold,
+    declared_texts,
     expected_calls,
     look_up,
     malformed,
@@ -58,7 +59,8 @@ def play(
     family: Family, case: Case, calls: Sequence[tuple[str, Arguments]], decision: Decision | None
 ) -> Played:
     """Make the calls on a fresh world of the case and judge as the scorer does."""
-    world = World(family.fixture, family.decision_options, case.acknowledgements)
+    declared = declared_texts(family.cases)
+    world = World(family.fixture, family.decision_options, case.acknowledgements, declared=declared)
     refused: list[str] = []
     if decision is not None:
         basis = list(decision.basis)

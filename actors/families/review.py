@@ -71,6 +71,7 @@ def _findings(family: Family, corrections: Corrections) -> Findings:
     yield from completeness.check_records(family, corrections, standings)
     yield from completeness.check_kinds(family)
     yield from completeness.check_operations(family)
+    yield from completeness.check_look_alikes(family)
     yield from completeness.check_decisions(family)
     yield from completeness.check_cases(family, standings)
     yield from leakage_lint.lint(family)

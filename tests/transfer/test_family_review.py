@@ -245,6 +245,23 @@ BROKEN: dict[str, tuple[Edit, set[str], str]] = {
         {"satisfiable"},
         "cannot succeed as played",
     ),
+    "a state with keys that look alike": (
+        lambda d: d["fixture"]["state"].update(
+            {"Trees": {}, "trees": d["fixture"]["state"]["trees"]}
+        ),
+        {"look-alikes"},
+        "the state: 'Trees', 'trees' look alike",
+    ),
+    "a call of two names that look alike": (
+        lambda d: case(d, "scope_negative")["prohibited"].extend(
+            [
+                {"tool": "tree_write", "arguments": {"tree": {"op": "equals", "value": value}}}
+                for value in ("m\u043eon", "moon")
+            ]
+        ),
+        {"look-alikes"},
+        "look alike, and nobody could tell which was meant",
+    ),
     "a predicate that holds anyway": (
         lambda d: case(d, "positive")["expected"].update(
             outcome=[{"surface": "tree", "path": "next", "op": "unchanged"}]

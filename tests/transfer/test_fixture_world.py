@@ -302,3 +302,18 @@ def test_the_whole_state_is_not_changed_and_asking_for_it_is_answered(do: str) -
     assert (shown.ok, shown.error) == (False, "not_possible")
     assert acting.end == acting.start
     assert len(acting.journal) == 1
+
+
+@pytest.mark.parametrize("text", ["Limit", "limit ", " limit", "l\u0456mit", "li\u200bmit"])
+def test_what_looks_like_a_declared_text_is_refused_and_changes_nothing(text: str) -> None:
+    """A key of the state as well as a value that the family's calls name."""
+    fixture = World(FIXTURE, ("a", "b"), declared={("ask", "question"): {"limit", "Who?"}})
+    for name, arguments in (
+        ("tree_write", {**WRITE, "tree": "a", "key": text}),
+        ("ask", {"question": text}),
+    ):
+        shown = fixture.call(name, arguments)
+        assert (shown.ok, shown.error) == (False, "invalid_argument"), name
+    assert fixture.end == fixture.start and not any(entry.ok for entry in fixture.journal)
+    assert fixture.call("tree_write", {**WRITE, "tree": "a", "key": "limit"}).ok
+    assert fixture.call("ask", {"question": "limits?"}).ok
