@@ -181,6 +181,14 @@ class CompletenessAudit:
             applicable=self._frozen,
             planned=len(cells),
             ended=ended,
-            graded=sum(cell.graded for cell in cells),
-            void=sum(cell.void for cell in cells),
+            **self._seen(),
         )
+
+    def _seen(self) -> dict[str, int]:
+        """In the words of the kind: cells are graded, runs of a suite are observed; either void."""
+        cells = self._cells.values()
+        if self._graded_apart:
+            graded, void = sum(cell.graded for cell in cells), sum(cell.void for cell in cells)
+            return {"graded": graded, "void": void}
+        observed = sum(cell.observed for cell in cells)
+        return {"observed": observed, "void": sum(cell.ended == "void" for cell in cells)}

@@ -77,6 +77,9 @@ class InspectionAudit:
             case AnalysisCompleted() | ReportWritten():
                 self._shown += 1
 
+    def _with_outcome(self) -> int:
+        return len(self._observed if self._is_transfer else self._graded)
+
     @property
     def _cells(self) -> str:
         return "observed runs" if self._is_transfer else "graded cells"
@@ -101,7 +104,7 @@ class InspectionAudit:
                     yield "outcomes were inspected before the study was frozen"
                 elif self._grades_at_end and not self._completed:
                     yield "outcomes were inspected before the study was complete"
-                known = len(self._observed if self._is_transfer else self._graded)
+                known = self._with_outcome()
                 if event.graded != known:
                     yield f"counts {event.graded} {self._cells}; there were {known}"
             case AnalysisCompleted() | ReportWritten():
@@ -111,7 +114,7 @@ class InspectionAudit:
     def verdict(self) -> Verdict:
         return self._findings.verdict(
             applicable=self._frozen,
-            graded=len(self._graded),
+            **{"observed" if self._is_transfer else "graded": self._with_outcome()},
             inspections=self._inspections,
             analyses_and_reports=self._shown,
         )

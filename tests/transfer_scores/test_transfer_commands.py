@@ -242,6 +242,13 @@ def test_every_audit_answers(analysed: StudyOnDisk) -> None:
     statuses = {each["audit"]: each["status"] for each in audited.json["audits"]}
     assert statuses["transfer"] == "ok"
     assert statuses["funnel"] == statuses["budgets"] == "not_applicable"
+    checked = {each["audit"]: each["checked"] for each in audited.json["audits"]}
+    assert checked["completeness"] == {"planned": 28, "ended": 28, "observed": 28, "void": 0}
+    assert checked["inspections"] == {
+        "observed": 28,
+        "inspections": 1,
+        "analyses_and_reports": 1,
+    }
     assert analysed.ledger_command("replay", "--check").status == 0
 
 
