@@ -66,8 +66,11 @@ check: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/ledger docs --check
 
+# A file of tests stays in one process: its tests share what was costly to make.
+JOBS = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
 test: check
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 # The slow sweeps: all of them, or those below SWEEPS; then the systems that need an extra.
 SWEEPS = tests

@@ -1,6 +1,14 @@
 """For every test, wherever it stands."""
 
 import signal
+from typing import Any
+
+import pytest
+
+from tests.faults.fault_points import counted
+
+fault_points: dict[str, int] = {}
+"""By kind, how many the processes of this session have counted that have ended."""
 
 
 def pytest_configure() -> None:
@@ -8,3 +16,25 @@ def pytest_configure() -> None:
     something in the background has it ignored, and children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process that runs a part of the tests hands its count to the one that reports."""
+    points = {kind: len(places) for kind, places in counted.items()}
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["fault points"] = points
+    else:
+        fault_points.update(points)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every kind is counted in one file, and every file runs in one process."""
+    fault_points.update(getattr(node, "workeroutput", {}).get("fault points", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if fault_points:
+        terminalreporter.write_line(f"{sum(fault_points.values())} distinct fault points:")
+        for kind, points in fault_points.items():
+            terminalreporter.write_line(f"{points:6} {kind}")

@@ -1,5 +1,5 @@
 """The study that is made to suffer: copies of the frozen rehearsal, and what it comes to when
-nobody disturbs it; places for a small ledger; the count of all faults at the end."""
+nobody disturbs it; places for a small ledger."""
 
 import json
 import os
@@ -15,7 +15,6 @@ from ledger.log import Fact
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from schemas.events.cell import CellFinished, CellStarted
 from tests.end_to_end.rehearsal_study import StudyOnDisk, check_sound, outcomes
-from tests.faults.fault_points import counted
 from tests.faults.storage_work import Place
 
 INJECTION = Path(__file__).with_name("injection")
@@ -121,11 +120,3 @@ def new_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
             return place
 
         yield make
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if counted:
-        total = sum(map(len, counted.values()))
-        terminalreporter.write_line(f"{total} distinct fault points:")
-        for kind, points in counted.items():
-            terminalreporter.write_line(f"{len(points):6} {kind}")
