@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -145,7 +146,7 @@ def test_a_lone_surrogate_is_refused_in_data_and_envelope() -> None:
         BudgetCharged(kind="turn", used=None, limit=2),  # type: ignore[arg-type]
         BudgetCharged(kind="turn", used="1", limit=2),  # type: ignore[arg-type]
         ProtocolViolated(turn=0, kind=b"bytes", detail=""),  # type: ignore[arg-type]
-        ProtocolViolated(turn=0, kind=object(), detail=""),  # type: ignore[arg-type]
+        ProtocolViolated(turn=0, kind=Path("here"), detail=""),  # type: ignore[arg-type]
         Anything(value=("a", "tuple")),
         Anything(value=Pair(left="x")),
         Anything(value={1: "a key that is not text"}),
