@@ -66,11 +66,12 @@ check: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/ledger docs --check
 
-# A file of tests stays in one process: its tests share what was costly to make.
+# In a process a core; a file of tests stays in one, as its tests share what was costly to make.
 JOBS = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test: check
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
 # The slow sweeps: all of them, or those below SWEEPS; then the systems that need an extra.
 SWEEPS = tests
@@ -78,7 +79,7 @@ SWEEPS = tests
 sweeps: slow-sweeps systems-sweep
 
 slow-sweeps: $(VENV)/dev.stamp $(VENV)/real-model.stamp
-	$(BIN)/python -m pytest -m slow $(SWEEPS) $(PYTEST_ARGS)
+	$(PYTEST) -m slow $(SWEEPS) $(PYTEST_ARGS)
 
 systems-sweep: $(VENV)/dev.stamp $(VENV)/mem0.stamp server-memory
 	$(BIN)/python -m pytest tests/systems/test_mem0_memory.py tests/systems/test_mcp_memory.py
