@@ -66,12 +66,13 @@ check: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/ledger docs --check
 
-# In a process a core; a file of tests stays in one, as its tests share what was costly to make.
+# A process a core, each with its part of the files: their tests share what was costly to make. Who
+# has done its part takes some of another's.
 JOBS = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+PYTEST = $(BIN)/python -m pytest -n $(JOBS)
 
 test: check
-	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 # The slow sweeps: all of them, or those below SWEEPS; then the systems that need an extra.
 SWEEPS = tests
@@ -79,7 +80,7 @@ SWEEPS = tests
 sweeps: slow-sweeps systems-sweep
 
 slow-sweeps: $(VENV)/dev.stamp $(VENV)/real-model.stamp
-	$(PYTEST) -m slow $(SWEEPS) $(PYTEST_ARGS)
+	$(PYTEST) --dist loadfile -m slow $(SWEEPS) $(PYTEST_ARGS)
 
 systems-sweep: $(VENV)/dev.stamp $(VENV)/mem0.stamp server-memory
 	$(BIN)/python -m pytest tests/systems/test_mem0_memory.py tests/systems/test_mcp_memory.py

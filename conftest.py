@@ -1,14 +1,15 @@
 """For every test, wherever it stands."""
 
 import signal
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.faults.fault_points import counted
 
-fault_points: dict[str, int] = {}
-"""By kind, how many the processes of this session have counted that have ended."""
+fault_points: Counter[str] = Counter()
+"""By kind, how many the processes of this session have counted."""
 
 
 def pytest_configure() -> None:
@@ -19,7 +20,8 @@ def pytest_configure() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A process that runs a part of the tests hands its count to the one that reports."""
+    """A process that runs a part of the tests hands its count to the one that reports. No point is
+    counted in two of them: every test goes through its own."""
     points = {kind: len(places) for kind, places in counted.items()}
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["fault points"] = points
@@ -29,7 +31,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Every kind is counted in one file, and every file runs in one process."""
     fault_points.update(getattr(node, "workeroutput", {}).get("fault points", {}))
 
 
