@@ -15,8 +15,11 @@ from ledger.checkpoint import Checkpointer
 from ledger.cli.options import json_option, print_json, study_option, writing
 from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import LedgerError, Refused, SafetyStop
+from ledger.log import decode
 from projections.progress import Progress
 from schemas.credentials import without_credentials
+from schemas.events.run import RunStarted
+from schemas.identifiers import RUN_STREAM
 from schemas.transfer_study import TransferStudy
 
 
@@ -85,8 +88,8 @@ def run_study(
             raise Refused(differs(changed))
         print("the study is complete already", file=sys.stderr)
         return 0, progress
-    carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), HANDLERS)
     try:
+        carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), HANDLERS)
         with live_display() as look:
 
             def follow(now: Progress) -> None:
@@ -102,16 +105,28 @@ def run_study(
                 lambda: Checkpointer(context.directory).sign(context.log),  # type: ignore[arg-type]
             ).run()
     except KeyboardInterrupt:
+        if not has_begun(context):
+            raise
         stop("interrupted", "stopped by Ctrl-C or a termination signal")
         print("stopped in order; `ledger run` goes on from here", file=sys.stderr)
         return 130, progress
     except LedgerError as error:
+        if not has_begun(context):
+            raise
         # A full disk takes no record either: it is the first error that says what to do.
         with suppress(LedgerError):
             stop("safety" if isinstance(error, SafetyStop) else "failed", str(error))
         raise
     stop("complete", "")
     return 0, progress
+
+
+def has_begun(context: Context) -> bool:
+    """True once this run is recorded, also where what recorded it could not say so any more."""
+    return any(
+        fact.run == context.run and isinstance(fact.event, RunStarted)
+        for fact in map(decode, context.log.read_stream(RUN_STREAM))
+    )
 
 
 def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:

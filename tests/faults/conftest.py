@@ -36,7 +36,7 @@ class Fault:
 
     stream: str
     when: Literal["before", "after"]
-    how: Literal["kill", "kill-set", "stop"]
+    how: Literal["kill", "kill-set", "stop", "interrupt"]
     version: int | None = None
     type: str | None = None
 

@@ -15,6 +15,7 @@ from schemas.events.cell import TurnAnswered
 from schemas.events.grading import CellGraded, GoldChecked
 from schemas.events.mining import CandidateValidated
 from schemas.events.run import RunStarted, RunStopped
+from schemas.identifiers import RUN_STREAM
 from tests.end_to_end.rehearsal_study import (
     PATIENCE,
     StudyOnDisk,
@@ -24,7 +25,7 @@ from tests.end_to_end.rehearsal_study import (
     make_mined_study,
     take_steps,
 )
-from tests.faults.conftest import Baseline
+from tests.faults.conftest import Baseline, Fault, disturbed
 
 INTERRUPTED = (130, -signal.SIGINT)
 """A shell shows both as 130. Python ends itself by the signal where the interrupt had met it in
@@ -112,6 +113,15 @@ def test_a_run_that_is_interrupted_before_it_has_begun_leaves_nothing_open(
     facts = study.facts()
     started = sum(isinstance(fact.event, RunStarted) for fact in facts)
     assert started == sum(isinstance(fact.event, RunStopped) for fact in facts)
+
+
+def test_a_run_that_is_interrupted_as_it_begins_is_recorded_as_stopped(
+    new_study: NewStudy,
+) -> None:
+    """The signal comes when the beginning stands in the log, and before its order has returned."""
+    begins = Fault(RUN_STREAM, "after", "interrupt", type=RunStarted.TYPE)
+    study = disturbed(new_study("study"), begins)
+    check_stopped_in_order(study, study.start("run"), runs=1)
 
 
 @pytest.mark.slow

@@ -59,11 +59,11 @@ def _first_of_all(marker):
 
 def _suffer(fault):
     """Once, of all processes: ``kill`` this process, ``kill-set`` also its supervisor (the pipes
-    take the rest along), ``stop`` this process until somebody lets it go on."""
+    take the rest along), ``stop`` this process until somebody lets it go on, ``interrupt`` it."""
     if not _first_of_all(fault["marker"]):
         return
-    if fault["how"] == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if fault["how"] in ("stop", "interrupt"):
+        os.kill(os.getpid(), signal.SIGSTOP if fault["how"] == "stop" else signal.SIGTERM)
         return
     if fault["how"] == "kill-set":
         os.kill(os.getppid(), signal.SIGKILL)
