@@ -347,11 +347,12 @@ def generated_column(sample: SampleLedger) -> None:
     rebuild_table(sample)
     with sample.connected() as connection:
         connection.execute("ALTER TABLE records RENAME TO hidden")
+        connection.execute("CREATE TABLE records (seq INTEGER PRIMARY KEY, record BLOB)")
+        connection.execute("INSERT INTO records SELECT seq, record FROM hidden")
         connection.execute(
-            "CREATE TABLE records (seq INTEGER PRIMARY KEY, leaf BLOB AS (instr(hex(zeroblob("
-            "900000)), hex(zeroblob(800000)) || '1')), record BLOB)"
+            "ALTER TABLE records ADD COLUMN leaf BLOB AS (instr(hex(zeroblob(900000)),"
+            " hex(zeroblob(800000)) || '1'))"
         )
-        connection.execute("INSERT INTO records (seq, record) SELECT seq, record FROM hidden")
 
 
 def extra_trigger(sample: SampleLedger) -> None:
