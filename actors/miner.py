@@ -17,6 +17,7 @@ from actors.declarations import check_declared, listed, texts_digest
 from actors.environments import BuildFailed, missing_python
 from actors.git import Git, GitError
 from actors.loop import Done, Handlers, Work
+from actors.mining.borrowed_objects import borrowed_objects
 from actors.mining.criteria import audit_lines
 from actors.mining.miner import Candidate, Mined, mine
 from actors.mining.trees import UnreadableObject
@@ -267,18 +268,18 @@ class _Bench:
         artifacts = self.work.artifacts
         directory = self.work.context.directory
         begun = time.monotonic_ns()
-        source = directory.repository_path(self.repository.url)
-        inputs = self._environment_inputs(source, candidate)
-        environment = build_environment(directory.environments, inputs, self.sandbox.cancelled)
-        if isinstance(environment, BuildFailed):
-            verdict = Validation(
-                valid=False,
-                criterion="environment_failed",
-                failed=("environment_failed",),
-                reasons={"environment_failed": environment.reason},
-            )
-            return [self._verdict(candidate, verdict, "", begun)], None
-        template = make_template(source, candidate.base_tree, directory.templates)
+        with borrowed_objects(directory.repository_path(self.repository.url)) as source:
+            inputs = self._environment_inputs(source, candidate)
+            environment = build_environment(directory.environments, inputs, self.sandbox.cancelled)
+            if isinstance(environment, BuildFailed):
+                verdict = Validation(
+                    valid=False,
+                    criterion="environment_failed",
+                    failed=("environment_failed",),
+                    reasons={"environment_failed": environment.reason},
+                )
+                return [self._verdict(candidate, verdict, "", begun)], None
+            template = make_template(source, candidate.base_tree, directory.templates)
         gold, hidden = candidate.gold, candidate.hidden
 
         def run(arm: Arm, seed: int) -> ArmRun:

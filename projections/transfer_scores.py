@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -267,9 +268,12 @@ MAX_SHARED_WORDS = 1
 allowed: a note names its project, whatever it says."""
 
 
+@lru_cache(maxsize=256)
 def folded(text: str) -> str:
     """A text as it is searched: compatible forms alike (NFKC), without invisible format characters,
     without case, every run of white space one space."""
+    if text.isascii():
+        return normalised(text).casefold()  # nothing else happens to it
     visible = "".join(
         character
         for character in unicodedata.normalize("NFKC", text)
@@ -302,6 +306,8 @@ class Reading:
         }
         self.journal, self.journal_seqs, self.journal_complete = self._journal()
         self.retrieved = list(run.all(MemoryRetrieved, "task"))
+        self._texts_of: dict[int, list[str] | None] = {}
+        self._delivered_by: dict[int, list[tuple[str, list[str]]]] = {}
         self.trace_shown = (
             self.described is not None
             and self.described[1].capabilities.trace != "none"
@@ -393,30 +399,35 @@ class Reading:
         if event.admitted is None or self._texts(event) is None:
             return None
         carried: dict[str, list[str]] = {}
+        here: dict[str, list[str]] = {}
         for _, other in self.retrieved:
             for id_, names in self._delivered(other):
                 carried.setdefault(id_, []).extend(names)
-        for id_ in {id_ for id_, _ in self._delivered(event)}:
-            carried[id_] = [
-                name for item, names in self._delivered(event) if item == id_ for name in names
-            ]
+        for id_, names in self._delivered(event):
+            here.setdefault(id_, []).extend(names)
+        carried |= here
         return [name for id_ in event.admitted for name in carried.get(id_, self._named(id_))]
 
     def _delivered(self, event: MemoryRetrieved) -> list[tuple[str, list[str]]]:
         """(id, corrections) by delivered item. An id is the memory's own word: whether a record
         that applies was delivered is read from the text alone, and a text that holds several
         records delivers each of them."""
-        texts = self._texts(event) or [""] * len(event.delivered)
-        return [
-            (item.id, self.carried(text) or self._named(item.id))
-            for item, text in zip(event.delivered, texts, strict=True)
-        ]
+        if id(event) not in self._delivered_by:
+            texts = self._texts(event) or [""] * len(event.delivered)
+            self._delivered_by[id(event)] = [
+                (item.id, self.carried(text) or self._named(item.id))
+                for item, text in zip(event.delivered, texts, strict=True)
+            ]
+        return self._delivered_by[id(event)]
 
     def _texts(self, event: MemoryRetrieved) -> list[str] | None:
         """The delivered texts in order; None where they are not those that the record names."""
-        texts = [item.text for item in read_items(self.read(event.content)) or ()]
-        digests = [sha256(text.encode("utf-8", "replace")).hexdigest() for text in texts]
-        return texts if digests == [item.digest for item in event.delivered] else None
+        if id(event) not in self._texts_of:
+            texts = [item.text for item in read_items(self.read(event.content)) or ()]
+            digests = [sha256(text.encode("utf-8", "replace")).hexdigest() for text in texts]
+            same = digests == [item.digest for item in event.delivered]
+            self._texts_of[id(event)] = texts if same else None
+        return self._texts_of[id(event)]
 
     def carried(self, text: str) -> list[str]:
         """The corrections that stand in a text: those that apply where they stand there intact, the
