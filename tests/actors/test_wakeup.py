@@ -131,7 +131,7 @@ def test_a_folder_that_was_there_first_is_not_used(
     listening.setblocking(False)
     assert not is_ours_alone(folder)
     waiter = Waiter(folder, ["cell"])
-    assert "polling" in capsys.readouterr().out
+    assert "polling" in capsys.readouterr().err
     waiter.wait()  # returns after the interval
     wake(folder, ["cell"])
     with pytest.raises(BlockingIOError):

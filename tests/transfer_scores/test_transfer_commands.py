@@ -153,8 +153,10 @@ def test_an_analysis_is_computed_again_to_the_byte(analysed: StudyOnDisk) -> Non
     assert any(isinstance(fact.event, TransferScored) for fact in analysed.facts())
 
 
-def test_the_report_ends_with_status_8_where_a_threshold_is_missed(analysed: StudyOnDisk) -> None:
-    reported = analysed.ledger_command("report", "--json")
+def test_the_report_ends_with_status_8_where_a_threshold_is_missed(
+    analysed: StudyOnDisk, tmp_path: Path
+) -> None:
+    reported = analysed.copy(tmp_path / "copy").ledger_command("report", "--json")
     assert reported.status == 8, reported.err
     missed = {each["id"] for each in reported.json["missed_thresholds"]}
     assert missed == {"decides-well"}
@@ -165,11 +167,12 @@ def test_the_report_ends_with_status_8_where_a_threshold_is_missed(analysed: Stu
     assert (folder / "runs.csv").read_text().count("\n") == 29
 
 
-def test_scores_are_asked_in_sql_behind_the_gate(analysed: StudyOnDisk) -> None:
+def test_scores_are_asked_in_sql_behind_the_gate(analysed: StudyOnDisk, tmp_path: Path) -> None:
+    study = analysed.copy(tmp_path / "copy")
     sql = "SELECT memory, count(*) AS n FROM transfer_runs WHERE result = 'verified' GROUP BY 1"
-    refused = analysed.ledger_command("query", sql)
+    refused = study.ledger_command("query", sql)
     assert refused.status == 1 and "--reason" in refused.err
-    asked = analysed.ledger_command("query", sql, "--reason", "a look", "--json")
+    asked = study.ledger_command("query", sql, "--reason", "a look", "--json")
     assert asked.status == 0, asked.err
     rows = {row["memory"]: row["n"] for row in asked.json["rows"]}
     assert rows["full"] == 14
