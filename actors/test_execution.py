@@ -397,15 +397,19 @@ def _of(module: bytes, names: bytes) -> bytes:
     """A pattern for ``module.name`` and for ``from module import name``."""
     return (
         rb"\b%b\s*\.\s*(%b)\b" % (module, names)
-        + rb"|\bfrom\s+%b\s+import\b(\s*\([^)]*|[^\n]*)\b(%b)\b" % (module, names)
+        + rb"|\bfrom\s+%b\s+import\b(\s*\([^)]{0,400}|[^\n]{0,400})\b(%b)\b" % (module, names)
     )  # fmt: skip
 
 
+# Every repetition is bounded, so that the time is a multiple of the length whatever a patch holds;
+# what stands further apart on one line is a long line.
 _SPOOFING = {
+    "long line": rb"[^\n]{1000}",
     "_pytest": rb"\b_pytest\b",
     "pytest": rb"\bpytest\w*|PYTEST_|\bpluggy\b|\bpluginmanager\b|\bconftest\b",
     "unittest": rb"\bunittest\b",
-    "test files": rb"[\"'/]tests?/|/tests?[\"'/]|[\"']tests[\"']|\btest_[\w*]*\.py\b|_test\.py\b",
+    "test files": rb"[\"'/]tests?/|/tests?[\"'/]|[\"']tests[\"']"
+    rb"|\btest_[\w*]{0,200}\.py\b|_test\.py\b",
     "os._exit": rb"\b_exit\b",
     "os.abort": _of(b"os", b"abort|kill|killpg") + rb"|\braise_signal\b",
     "atexit": rb"\batexit\b",
@@ -419,15 +423,15 @@ _SPOOFING = {
     rb"|\bbuiltins\b|\b__(closure|code|mro|self)__\b|(?<![.\w])globals\s*\(",
     "imports": rb"\b__import__\b|\bimport_module\b|\bimportlib\s*\.\s*(util|machinery|reload)\b"
     rb"|\b(pkgutil|runpy|pydoc)\b",
-    "aliases": rb"\bimport\b[^\n]*\b(os|sys|inspect|gc)\s+as\b"
+    "aliases": rb"\bimport\b[^\n]{0,400}\b(os|sys|inspect|gc)\s{1,9}as\b"
     rb"|\bfrom\s+(os|sys|inspect|gc)\s+import\s+\*",
     "evaluation": rb"(?<![.\w])(exec|eval|compile)\s*\("
     rb"|\b(marshal|FunctionType|CodeType|co_filename|runsource|runcode)\b",
     # A comparison that is assigned, or whose body says nothing of what it compares with.
     "equality": rb"\b__(eq|ne|bool|contains)__\s*="
-    rb"|\bdef\s+__bool__\s*\([^)]*\)[^:\n]*:\s*return\s+(True|False)\b"
-    rb"|\bdef\s+__(?:eq|ne|contains)__\s*\(\s*\w+\s*,\s*(?P<other>\w+)\b[^)]*\)[^:\n]*:"
-    rb"(?:(?!\bdef\b|\n\S|\b(?P=other)\b)[\s\S])*(?=\bdef\b|\n\S|\Z)",
+    rb"|\bdef\s+__bool__\s*\([^)]{0,400}\)[^:\n]{0,400}:\s*return\s+(True|False)\b"
+    rb"|\bdef\s+__(?:eq|ne|contains)__\s*\(\s*\w+\s*,\s*(?P<other>\w+)\b[^)]{0,400}\)[^:\n]{0,400}:"
+    rb"(?:(?!\bdef\b|\n\S|\b(?P=other)\b)[\s\S]){0,4000}(?=\bdef\b|\n\S|\Z)",
     "gc": rb"\bget_(objects|referrers|referents)\b",
     "descriptors": _of(b"os", b"write|writev|pwrite|fdopen|dup2?|closerange|pipe2?")
     + rb"|/proc/self\b|/dev/fd\b|\bF_DUPFD",
