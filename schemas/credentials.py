@@ -10,10 +10,14 @@ import re
 
 REMOVED = "[removed]"
 
+# Repetitions are bounded, so that the time is a multiple of the text's length whatever it holds.
 # Up to the last @ before the path: a password may have one.
-_USERINFO = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)(?P<userinfo>[^/\s?#'\"<>]*)@")
+_USERINFO = re.compile(
+    r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,40}://)(?P<userinfo>[^/\s?#'\"<>]*)@"
+)
 _SECRET_PARAMETER = re.compile(
-    r"(?P<name>[?&][^=&\s]*(?:token|key|secret|passw|sig|auth|credential)[^=&\s]*=)[^&#\s'\"<>]+",
+    r"(?P<name>[?&][^=&?\s]{0,80}(?:token|key|secret|passw|sig|auth|credential)[^=&?\s]{0,80}=)"
+    r"[^&#\s'\"<>]+",
     re.IGNORECASE,
 )
 _SSH = re.compile(r"(?:git\+)?ssh://$", re.IGNORECASE)

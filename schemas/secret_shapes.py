@@ -32,11 +32,12 @@ _SHAPES = tuple(
         ("a PyPI token", r"\bpypi-AgE[A-Za-z0-9_-]{20,}"),
         ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{20,}"),
         ("a SendGrid key", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-        ("a JSON web token", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-        ("a password in a URL", r"\b[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@"),
+        ("a JSON web token", r"\beyJ[A-Za-z0-9_-]{8,4000}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+        ("a password in a URL", r"\b[A-Za-z][A-Za-z0-9+.-]{0,40}://[^/\s:@]*:[^/\s@]+@"),
         (
             "a secret in a URL",
-            r"(?i)[?&][^=&\s]*(token|key|secret|passw|sig|auth|credential)[^=&\s]*=[^&\s]{6,}",
+            r"(?i)[?&][^=&?\s]{0,80}(token|key|secret|passw|sig|auth|credential)[^=&?\s]{0,80}="
+            r"[^&\s]{6,}",
         ),
         (
             "an authorization header",

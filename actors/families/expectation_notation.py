@@ -105,9 +105,9 @@ def parse_action(text: str) -> tuple[tuple[CallText, ...], ...]:
         tuple(
             parse_call(call)
             for part in _split(alternative, ";")
-            for call in re.split(r"\s+(?:and\s+)?then\s+", part)
+            for call in re.split(r"\s{1,9}(?:and\s{1,9})?then\s{1,9}", part)
         )
-        for alternative in re.split(r"\s+or\s+(?=tool\s|[A-Za-z0-9_.-]+\()", text.strip())
+        for alternative in re.split(r"\s{1,9}or\s{1,9}(?=tool\s|[\w.-]{1,80}\()", text.strip())
     )
 
 

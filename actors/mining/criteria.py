@@ -354,7 +354,9 @@ _REVERT_SUBJECT = re.compile(
     r"""|merge (branch|pull request)\b.*[/'"\s]revert-)""",
     re.IGNORECASE,
 )
-_REVERT_BODY = re.compile(r"^\s*This reverts (commit|merge request) ", re.IGNORECASE | re.MULTILINE)
+_REVERT_BODY = re.compile(
+    r"^[^\S\n]*This reverts (commit|merge request) ", re.IGNORECASE | re.MULTILINE
+)
 
 
 def _revert_reason(commit: Commit, restored: str) -> str:

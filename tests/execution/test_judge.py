@@ -1,6 +1,5 @@
 """Two runs, one verdict."""
 
-import time
 from typing import Any
 
 import pytest
@@ -192,19 +191,3 @@ def test_modules_that_hide_others_are_flagged() -> None:
     assert spoofing_patterns(added(b"pytest_mock.py")) == ("shadows pytest_mock",)
     assert spoofing_patterns(added(b"src/json.py")) == ()
     assert spoofing_patterns(added(b"json.txt")) == ()
-
-
-@pytest.mark.parametrize(
-    "again",
-    [b"def __bool__ (", b"def __eq__(a, b", b"import ", b"from os import (", b"test_*", b"exec "],
-)
-def test_the_time_for_a_patch_is_a_multiple_of_its_length(again: bytes) -> None:
-    """A patch without an end of what a pattern waits for costs its length, not the square of it."""
-
-    def seconds(times: int) -> float:
-        diff = DIFF % (again * times)
-        begun = time.process_time()
-        assert "long line" in spoofing_patterns(diff)
-        return time.process_time() - begun
-
-    assert min(seconds(8000) for _ in range(2)) < 16 * max(seconds(2000) for _ in range(2))
