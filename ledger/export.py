@@ -5,7 +5,7 @@
     artifacts/         the files of all artifacts that records name (left out with records_only)
 
 An imported ledger and a backup are study directories: the same files under ``var/`` around a
-``ledger.db``, and in a backup what people wrote (``study.toml``, its documents).
+``ledger.db``, and in a backup what people wrote (``study.toml``, its documents and families).
 
 Bytes are moved, never made again: the same ledger gives the same files, and what was imported
 exports to the bytes it came from. Everything is written under a temporary name, synced, and renamed
@@ -159,7 +159,7 @@ def import_ledger(directory: Path, target: Path, key: str | None = None) -> Repo
 def backup(source: Path, target: Path) -> Report:
     """Copy a ledger that may be in use, with checkpoints and artifacts, into a new study directory.
 
-    ``source`` is a study directory (then ``study.toml`` and its documents are copied too), or a
+    ``source`` is a study directory (then ``study.toml`` and what it binds is copied too), or a
     database. Copying ``ledger.db`` alone would silently lose what is still in its WAL. The copy is
     verified, against the newest checkpoint too, before it gets its name. Returns the report. Raises
     Refused (also for a place inside the study), Integrity with the first finding, Unfinished.
@@ -209,14 +209,14 @@ def backup(source: Path, target: Path) -> Report:
 
 
 def _copy_what_people_wrote(study: StudyDirectory, folder: Path) -> None:
-    """``study.toml`` and the documents that it names. The frozen ones are artifacts already; these
-    are here so that the backup is a study that can be gone on with."""
+    """``study.toml`` and what the freeze binds of it: documents, in a transfer study its families.
+    The frozen ones are artifacts already; these are here so that the backup can be gone on with."""
     try:
         content, declared = study.read_study()
     except LedgerError:
         return  # no study file, or one that cannot be used: the ledger is what must be kept
     _write(folder / study.toml.name, content)
-    for name in declared.documents:
+    for name in declared.bound_documents:
         try:
             document = study.document(name)
         except LedgerError:

@@ -18,9 +18,10 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
         ledger backup /mnt/other-disk/my-study-1
 
     DIRECTORY is new and lies outside the study's folder. The copy is a study directory: the ledger
-    as it stood at one moment, its checkpoints, every artifact that its records name, study.toml and
-    the documents. It gets its name when every byte was verified against the newest checkpoint;
-    nothing that exists is overwritten. After a kill the same command goes on.
+    as it stood at one moment, its checkpoints, every artifact that its records name, study.toml,
+    the documents and the families. A file that `documents` leaves out, such as an agent's program,
+    is yours to copy. DIRECTORY gets its name when every byte was verified against the newest
+    checkpoint; nothing that exists is overwritten. After a kill the same command goes on.
 
     To restore, put the copy in the study's place. Never go on with both: that would be two
     histories. A copy without records that you have seen is refused until you say they are lost.

@@ -209,6 +209,19 @@ def test_words_of_repair_studies_are_not_used_where_there_are_no_tasks(ran: Stud
     assert "the study is frozen, and its plan with it" in ran.ledger_command("plan").err
 
 
+def test_a_backup_holds_the_families_and_can_be_gone_on_with(
+    ran: StudyOnDisk, tmp_path: Path
+) -> None:
+    copy = StudyOnDisk(tmp_path / "backup", ran.config)
+    made = ran.ledger_command("backup", str(copy.path))
+    assert made.status == 0, made.err
+    for name in ("study.toml", "families/F101.yaml", "families/F106.yaml"):
+        assert (copy.path / name).read_bytes() == (ran.path / name).read_bytes()
+    assert copy.ledger_command("run").err == "the study is complete already\n"
+    unchanged = copy.ledger_command("amend", "--reason", "none")
+    assert unchanged.status == 1 and "nothing" in unchanged.err, unchanged
+
+
 def test_a_run_is_executed_again_from_the_log_alone(ran: StudyOnDisk, tmp_path: Path) -> None:
     study = ran.copy(tmp_path / "study")
     again = study.ledger_command("replay", "--execute", OVER_APPLIED, "--json")
