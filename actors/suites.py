@@ -3,12 +3,15 @@
 Pure functions of the study and the files; what is refused here is refused before anything is bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from actors.families.load import FamilyError, load_family
 from ledger.errors import Refused
 from ledger.study_directory import StudyDirectory
 from schemas.identifiers import CellId, check_identifier
+from schemas.lifecycle import Standing, effective_lifecycle, standings_of
 from schemas.plan import Plan, PlannedCell
 from schemas.transfer import Family, FrozenSuite, PlannedCase
 from schemas.transfer_study import Driver, Memory, System, TransferStudy
@@ -38,8 +41,14 @@ def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Fami
     return tuple(families)
 
 
-def freeze_suite(study: TransferStudy, families: Sequence[Family]) -> FrozenSuite:
-    """Families and units: every case among each declared number of distractors."""
+def freeze_suite(
+    study: TransferStudy,
+    families: Sequence[Family],
+    recorded: Mapping[str, Standing] | None = None,
+) -> FrozenSuite:
+    """Families with what their records are in each session, and units: every case among each
+    declared number of distractors. ``recorded``: what the ledger knows of corrections, by id."""
+    families = [_with_lifecycles(family, recorded) for family in families]
     units = tuple(
         PlannedCase(
             unit=check_identifier(f"{case.case_id}.d{distractors}", "the unit"),
@@ -54,6 +63,23 @@ def freeze_suite(study: TransferStudy, families: Sequence[Family]) -> FrozenSuit
     return FrozenSuite(
         suite_id=study.id, version=study.suite.version, families=tuple(families), units=units
     )
+
+
+def _with_lifecycles(family: Family, recorded: Mapping[str, Standing] | None) -> Family:
+    """The family with the computed lifecycle of every record of a case's store: what is scored
+    rests on this and never on what an author asserts (the review compares the two)."""
+    standings = standings_of(family.records, recorded, family.conditions)
+    cases = tuple(
+        msgspec.structs.replace(
+            case,
+            effective_lifecycle={
+                name: effective_lifecycle(name, standings, case.store, case.session)
+                for name in case.store
+            },
+        )
+        for case in family.cases
+    )
+    return msgspec.structs.replace(family, cases=cases)
 
 
 def plan_suite(study: TransferStudy, suite: FrozenSuite) -> Plan:

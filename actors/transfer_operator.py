@@ -30,8 +30,9 @@ MAX_SHOWN = 20
 def prepared(work: Work, study: TransferStudy) -> tuple[FrozenSuite, Plan]:
     """Suite and plan from the family files as they stand. Raises Refused with every problem."""
     families = read_families(work.context.directory, study)
-    _refuse_problems(work, families)
-    suite = freeze_suite(study, families)
+    corrections = fold(Corrections(), work.context.log_facts())
+    _refuse_problems(families, corrections)
+    suite = freeze_suite(study, families, corrections.standings)
     return suite, plan_suite(study, suite)
 
 
@@ -89,8 +90,7 @@ def amended_plan(
     return amended if amended != plan else None
 
 
-def _refuse_problems(work: Work, families: Sequence[Family]) -> None:
-    corrections = fold(Corrections(), work.context.log_facts())
+def _refuse_problems(families: Sequence[Family], corrections: Corrections) -> None:
     lines = [
         f"{family_id}: {problem}"
         for family_id, problems in review_suite(families, corrections).items()

@@ -550,9 +550,14 @@ class Reading:
             grade = "reported" if event.grade == "reported" else grade
         return corrections, grade, (*(seq for seq, _ in self.retrieved), self.closed[0])
 
+    @property
+    def lifecycle_unknown(self) -> bool:
+        """Whether the freeze does not say what a record of the store is in this session."""
+        return any(name not in self.case.effective_lifecycle for name in self.case.store)
+
     def stale(self) -> list[str]:
         """Records in the store that the session's scope covers and that do not hold any more, or
-        not yet."""
+        not yet: as computed at the freeze, whatever their author asserts."""
         return [
             name
             for name in self.case.store
@@ -560,7 +565,7 @@ class Reading:
             and (record := self.record(name)) is not None
             and record.scope.covers(self.case.session)
             and (
-                self.case.effective_lifecycle.get(name, record.lifecycle) != "active"
+                self.case.effective_lifecycle.get(name, "active") != "active"
                 or not record.in_validity(self.case.session.now)
             )
         ]
@@ -808,6 +813,8 @@ def resolution(reading: Reading) -> StageScore:
     case = reading.case
     if case.kind == "conflict":
         return _conflict_recognised(reading)
+    if reading.lifecycle_unknown:
+        return unobserved("the freeze does not say which records of the store still hold")
     stale = reading.stale()
     used = reading.used()
     option = reading.option
@@ -1234,6 +1241,8 @@ def _served(reading: Reading) -> bool | None:
     """Whether the run served what it must not: the old, the lapsed, or one side of a conflict."""
     case = reading.case
     if case.kind not in ("supersession", "noninterference", "conflict", *LAPSES):
+        return None
+    if case.kind != "conflict" and reading.lifecycle_unknown:
         return None
     wrong = list(case.eligible) if case.kind == "conflict" else reading.stale()
     if _decides_like(reading, wrong) is not None:

@@ -270,7 +270,11 @@ class Case(Value):
         dict[str, Acknowledgement], Meta(description="by tool: the fixture's behaviour here")
     ] = {}
     effective_lifecycle: Annotated[
-        dict[str, EffectiveLifecycle], Meta(description="by record, as projected at the freeze")
+        dict[str, EffectiveLifecycle],
+        Meta(
+            description="by record of the store: what it is in this session; computed at the "
+            "freeze. A family may state it, as a check"
+        ),
     ] = {}
     note: str = ""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actors import families
 from actors.families.load import load_family
 from actors.scheduler import next_step
 from actors.suites import (
@@ -19,9 +20,12 @@ from ledger.study_directory import StudyDirectory
 from projections.progress import CellProgress, Progress
 from projections.system_identity import unit_digest
 from schemas.commands import AdvanceSession
+from schemas.lifecycle import Standing
 from schemas.study_file import StudyError, parse_study
+from schemas.transfer import Family
 from schemas.transfer_study import Driver, Memory, System, TransferStudy
 
+EXAMPLES = sorted((Path(families.__file__).parent / "examples").glob("F*.yaml"))
 GIVEN = Path(__file__).parent / "given"
 TEXT = """
 format = 1
@@ -54,6 +58,29 @@ SUITE = freeze_suite(STUDY, FAMILIES)
 def test_every_case_is_a_unit_for_each_number_of_distractors() -> None:
     cases = [case.case_id for family in FAMILIES for case in family.cases]
     assert [unit.unit for unit in SUITE.units] == [f"{c}.d{n}" for c in cases for n in (0, 50)]
+
+
+def asserting_nothing(family: Family) -> Family:
+    """As ``ledger transfer new`` writes it: no case states what its records are."""
+    cases = tuple(msgspec.structs.replace(case, effective_lifecycle={}) for case in family.cases)
+    return msgspec.structs.replace(family, cases=cases)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_freeze_computes_what_the_records_of_a_store_are(path: Path) -> None:
+    family = load_family(path.read_bytes(), path.name)
+    [frozen] = freeze_suite(STUDY, [asserting_nothing(family)]).families
+    assert {case.kind for case in frozen.cases} >= {"supersession", "expiry"}
+    assert frozen == family, "the examples state it as a check"
+
+
+def test_the_freeze_knows_what_was_recorded_in_the_ledger() -> None:
+    family = asserting_nothing(FAMILIES[0])
+    [positive] = [case for case in family.cases if case.kind == "positive"]
+    [name] = positive.store
+    ended = Standing(record=family.record(name), ended=positive.session.now)
+    [frozen] = freeze_suite(STUDY, [family], {name: ended}).families
+    assert frozen.case(positive.case_id).effective_lifecycle == {name: "expired"}
 
 
 def test_a_deterministic_system_is_run_once_and_any_other_k_times() -> None:

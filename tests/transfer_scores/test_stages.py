@@ -7,6 +7,7 @@ import pytest
 
 from projections.fold import fold
 from projections.transfer_scores import RunScore, TransferScores
+from schemas.correction import EffectiveLifecycle
 from schemas.events.transfer import Capabilities, Claim
 from schemas.transfer import NEEDS_RESOLUTION, Stage
 from tests.transfer_scores.transfer_story import FAMILY, Story
@@ -299,3 +300,22 @@ def test_a_broken_trace_or_store_is_not_shown() -> None:
     run = fold(TransferScores(story.read), story.facts).runs[cell]
     assert verdict(run, "retention") == "unobserved"
     assert run.result == "unverified"
+
+
+@pytest.mark.parametrize(
+    ("frozen", "expected", "served"),
+    [({"CT-1": "superseded", "CT-2": "active"}, "fail", True), ({}, "unobserved", None)],
+)
+def test_a_superseded_record_is_told_by_the_freeze_and_not_by_its_author(
+    frozen: dict[str, EffectiveLifecycle], expected: str, served: bool | None
+) -> None:
+    assert FAMILY.record("CT-1").lifecycle == "active"
+    cases = tuple(
+        msgspec.structs.replace(case, effective_lifecycle=frozen)
+        if case.kind == "supersession"
+        else case
+        for case in FAMILY.cases
+    )
+    story = Story(family=msgspec.structs.replace(FAMILY, cases=cases))
+    run = scored("supersession", story, decisions=[("ledger-b", ["CT-1", "CT-2"])])
+    assert (verdict(run, "resolution"), run.served) == (expected, served)
