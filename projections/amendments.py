@@ -17,7 +17,7 @@ from schemas.events.cell import CellStarted
 from schemas.events.study import AmendmentRecorded, FrozenFile, OutcomesInspected, StudyFrozen
 from schemas.plan import undeclared
 from schemas.selection import NOT_RECORDED
-from schemas.study import Study
+from schemas.study import Model, Study
 from schemas.study_file import AnyStudy
 from schemas.transfer_study import TransferStudy
 
@@ -29,8 +29,10 @@ WHAT_CAN_BE_AMENDED = (
     "memory, driver or system can be corrected or taken away until the first run has begun. "
     "Families (prompts, fixtures, predicates, records) are bound as documents and open to none: "
     "another family is another suite, a study with another suite.version.",
-    "Of a repair study the tasks, how they were selected, and the treatments and models of planned "
-    "cells are open to none; of either kind neither are `kind` and `simulated`.",
+    "Of a repair study the tasks and how they were selected are open to none; treatments and "
+    "models of planned cells can be corrected until the first cell has begun. A model that a "
+    "driver of a transfer study asks is held the same way. Of either kind `kind`, `id` and "
+    "`simulated` are open to none.",
 )
 """Printed with the amendments; ``not_amendable`` and ``transfer_operator`` refuse the rest."""
 
@@ -138,9 +140,9 @@ class Amendments:
 
 
 def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> list[str]:
-    """What ``study`` declares otherwise and no amendment can change: its kind, who answers, what
-    planned cells are made of, and how frozen tasks were selected. A transfer study may take
-    systems, memories and drivers away or correct them until its first run has begun.
+    """What ``study`` declares otherwise and no amendment can change: its kind and name, who
+    answers, what planned cells are made of, and how frozen tasks were selected. What cells are made
+    of may be corrected until the first of them has begun; a repair study needs all that is planned.
 
     ``progress``, ``mined``: folded up to the amendment. What an earlier version did not record of
     the selection is not held against anybody.
@@ -154,6 +156,8 @@ def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> lis
     if study.simulated != progress.simulated:
         was, is_now = str(progress.simulated).lower(), str(study.simulated).lower()
         problems.append(f"`simulated` (with `server.kind`) was {was} and is {is_now}")
+    if study.id != before.id:
+        problems.append(f"`id` was {before.id} and is {study.id}: that would be another study")
     planned = [cell.planned for cell in progress.cells.values()]
     if isinstance(study, TransferStudy) and isinstance(before, TransferStudy):
         if study.suite != before.suite:
@@ -164,9 +168,13 @@ def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> lis
         if not progress.begun:
             return problems
         problems += _other_systems(before, study)
+    if progress.begun:
+        problems += _other_models(before, study)
     missing = undeclared(study, planned, progress.tasks.values())
     problems += [f"planned cells need {name}, which is not declared" for name in missing]
-    if isinstance(study, Study):
+    if isinstance(study, Study) and isinstance(before, Study):
+        if progress.begun:
+            problems += _other_treatments(before, study)
         problems += [
             f"the tasks are frozen, and {setting}"
             for setting in mined.changed_since_frozen(study, None)
@@ -186,6 +194,33 @@ def _other_systems(before: TransferStudy, after: TransferStudy) -> list[str]:
         f"{kind} {name} changed, and its runs with it would no longer be of one system: keep it as "
         f"it was and declare another {kind} with its own id"
         for kind, name in other
+    ]
+
+
+def _other_models(before: AnyStudy, after: AnyStudy) -> list[str]:
+    """Models that are not what they were; cells of one name would then be of two models."""
+    models = {model.id: model for model in after.models}
+    return [
+        f"model {model.id} changed in {', '.join(_fields_that_differ(model, models[model.id]))}, "
+        "and cells have begun: keep it as it was. Another model is another id, and another study"
+        for model in before.models
+        if models.get(model.id, model) != model
+    ]
+
+
+def _other_treatments(before: Study, after: Study) -> list[str]:
+    roles = {treatment.id: treatment.role for treatment in after.treatments}
+    return [
+        f"treatment {treatment.id} was of role {treatment.role} and is {roles[treatment.id]}, and "
+        "cells have begun: keep it as it was"
+        for treatment in before.treatments
+        if roles.get(treatment.id, treatment.role) != treatment.role
+    ]
+
+
+def _fields_that_differ(one: Model, other: Model) -> list[str]:
+    return [
+        f"`{name}`" for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name)
     ]
 
 

@@ -24,7 +24,8 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     It may concern study.toml, the documents that it names, the program's code and libraries. Of a
     transfer study: further memories, drivers and systems in study.toml, which are planned behind
     the others; until the first run has begun also what is declared of them, or that they are there;
-    not [suite], no family. Of a repair study: not the tasks, nor what planned cells are made of.
+    not [suite], no family. Of a repair study: not the tasks; treatments and models of planned
+    cells until the first cell has begun.
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS

@@ -1,5 +1,6 @@
 """What an operator may amend, on the small study whose cells have run."""
 
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,40 @@ def test_what_planned_cells_need_stays_declared(study: SmallStudy, name: str) ->
     with pytest.raises(Refused, match=missing):
         amend(study, without(NO_CONTRASTS, block))
     assert amendments(study) == 0
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "why"),
+    [
+        (
+            "context_length = 65536",
+            "context_length = 4096",
+            "model M002 changed in `context_length`",
+        ),
+        ('role = "oracle"', 'role = "system"', "H018 was of role oracle and is system"),
+    ],
+)
+def test_what_cells_have_begun_with_stays_what_it_was(
+    study: SmallStudy, was: str, is_now: str, why: str
+) -> None:
+    assert was in TOML
+    with pytest.raises(Refused, match=why):
+        amend(study, TOML.replace(was, is_now, 1))
+    assert amendments(study) == 0
+
+
+def test_until_then_it_may_be_corrected(tmp_path: Path) -> None:
+    study = SmallStudy(root=tmp_path, log=MemoryLog())
+    study.mine_all()
+    study.freeze_all()
+    amend(study, TOML.replace("context_length = 65536", "context_length = 4096", 1))
+    assert amendments(study) == 1
+
+
+def test_a_study_keeps_its_name(study: SmallStudy) -> None:
+    name = tomllib.loads(TOML)["id"]
+    with pytest.raises(Refused, match=f"`id` was {name} and is another"):
+        amend(study, TOML.replace(f'id = "{name}"', 'id = "another"', 1))
 
 
 @pytest.mark.parametrize("name", GONE)
