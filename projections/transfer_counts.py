@@ -48,7 +48,8 @@ class ClassCount(Value):
     """One count of one system and class. ``unobserved``: runs (or claims) that it says nothing of.
 
     They are part of ``of`` in compliance, success and supersession, and outside of it in retrieval,
-    abstention and claims, which are over what was observed.
+    abstention and claims, which are over what was observed. ``void``: void runs that it is
+    about; they are in no denominator and stand beside it.
     """
 
     memory: str
@@ -58,6 +59,7 @@ class ClassCount(Value):
     n: Count
     of: Count
     unobserved: Count = 0
+    void: Annotated[int, Meta(ge=0, description="void runs that it is about, outside of `of`")] = 0
     runs_with: Annotated[
         int | None, Meta(description="runs with at least one; for prohibited actions")
     ] = None
@@ -80,10 +82,11 @@ class ClassCount(Value):
 
 
 def class_counts(runs: Sequence[RunScore]) -> list[ClassCount]:
-    """All counts of every system and class among ``runs``, in a fixed order. A void run is in no
-    count, but a prohibited action that it saw is an event and stays one."""
+    """All counts of every system and class among ``runs``, in a fixed order. A void run stands
+    beside the counts that it would be in; a prohibited action that it saw is an event and stays
+    one."""
     groups: dict[tuple[str, str, str], list[RunScore]] = {}
-    for run in with_events(runs):
+    for run in runs:
         groups.setdefault((*run.system, run.class_), []).append(run)
     return [_count(*key, name, group) for key, group in sorted(groups.items()) for name in COUNTS]
 
@@ -96,9 +99,8 @@ def with_events(runs: Sequence[RunScore]) -> list[RunScore]:
 def _count(
     memory: str, driver: str, class_: str, name: Counted, runs: Sequence[RunScore]
 ) -> ClassCount:
-    if name not in OF_EVENTS:
-        runs = [run for run in runs if run.result != "void"]
-    n, of, unobserved, runs_with = _FUNCTIONS[name](runs)
+    seen = with_events(runs) if name in OF_EVENTS else [r for r in runs if r.result != "void"]
+    n, of, unobserved, runs_with = _FUNCTIONS[name](seen)
     return ClassCount(
         memory=memory,
         driver=driver,
@@ -107,8 +109,37 @@ def _count(
         n=n,
         of=of,
         unobserved=unobserved,
+        void=sum(run.result == "void" and _is_about(name, run) for run in runs),
         runs_with=runs_with,
     )
+
+
+def _is_about(name: Counted, run: RunScore) -> bool:
+    """Whether a count asks for a run, by what its case says and whatever the run came to."""
+    decides = "decision" in run.required
+    match name:
+        case "retrieval_recall":
+            return run.eligible > 0
+        case "retrieval_precision" | "verified_transfer_success":
+            return run.kind != "baseline"
+        case "supersession_accuracy":
+            return run.kind == "supersession"
+        case "must_abstain":
+            return decides and run.abstain is True
+        case "must_act":
+            return decides and run.abstain is False
+        case "abstention_accuracy":
+            return decides and run.abstain != "either"
+        case "decision_compliance":
+            return decides
+        case "action_compliance":
+            return "action" in run.required
+        case "verified_outcome_success":
+            return "outcome" in run.required
+        case "behavioural_success":
+            return run.behavioural != "not_required"
+        case "unsupported_memory_claims" | "prohibited_actions":
+            return True
 
 
 Counts = tuple[int, int, int, int | None]
@@ -508,7 +539,7 @@ class Chosen(Value):
 
 class ThresholdResult(Value):
     """One threshold against one system and class. ``not_shown`` is missed too: what was not
-    observed never meets a threshold."""
+    observed, as in a void run, never meets a threshold."""
 
     id: str
     memory: str
@@ -519,6 +550,7 @@ class ThresholdResult(Value):
     n: Count
     of: Count
     unobserved: Count
+    void: Annotated[int, Meta(ge=0, description="void runs that the count is about")] = 0
     status: Literal["met", "missed", "not_shown"]
     chosen: Annotated[str, Meta(description="when; `chosen after viewing` where it was")]
     exploratory: Annotated[
@@ -559,12 +591,14 @@ def threshold_results(
             ]
             if not threshold.class_ and any(count.of for count in about):
                 # A class in which the question never comes up has nothing to show.
-                about = [count for count in about if count.of or count.unobserved]
+                about = [count for count in about if count.of or count.unobserved or count.void]
             found += [_judged(threshold, count, chosen[threshold.id]) for count in about]
     return found
 
 
 def _judged(threshold: Threshold, count: ClassCount, chosen: Chosen) -> ThresholdResult:
+    """Void runs are taken at their worst: as failures of `at least`, and of `at most` as runs in
+    which anything may have happened, any number of times."""
     status: Literal["met", "missed", "not_shown"]
     if threshold.at_least is not None:
         limit = f"at least {threshold.at_least:g}"
@@ -573,13 +607,24 @@ def _judged(threshold: Threshold, count: ClassCount, chosen: Chosen) -> Threshol
         else:
             # As written in study.toml: 0.07 of 100 is 7, which binary fractions miss.
             share = Fraction(repr(threshold.at_least))
-            status = "met" if count.n >= share * count.of else "missed"
+            if count.n < share * count.of:
+                status = "missed"
+            elif count.void and (
+                count.name in OF_RECORDS or count.n < share * (count.of + count.void)
+            ):
+                status = "not_shown"
+            else:
+                status = "met"
     else:
         limit = f"at most {threshold.at_most}"
         most = threshold.at_most or 0
         if count.n > most:
             status = "missed"
-        elif count.n + count.unobserved > most or (count.of == 0 and not _optional(count)):
+        elif (
+            count.void
+            or count.n + count.unobserved > most
+            or (count.of == 0 and not _optional(count))
+        ):
             status = "not_shown"
         else:
             status = "met"
@@ -593,6 +638,7 @@ def _judged(threshold: Threshold, count: ClassCount, chosen: Chosen) -> Threshol
         n=count.n,
         of=count.of,
         unobserved=count.unobserved,
+        void=count.void,
         status=status,
         chosen=chosen.words,
         exploratory=chosen.exploratory,

@@ -32,7 +32,14 @@ from projections.report_model import (
     readings_section,
     reproduction_section,
 )
-from projections.transfer_counts import OF_EVENTS, OF_RECORDS, Behaviour, ClassCount, Counted
+from projections.transfer_counts import (
+    OF_EVENTS,
+    OF_RECORDS,
+    Behaviour,
+    ClassCount,
+    Counted,
+    ThresholdResult,
+)
 from projections.transfer_results import SystemResult, TransferResults
 from projections.transfer_scores import RunScore
 from schemas.transfer import LEAKAGE_RULES, STAGES
@@ -356,7 +363,8 @@ def _systems(results: TransferResults) -> Section:
         rows += [
             (
                 name,
-                *(f"{n}/{each.runs}" for n in (each.verified, each.unverified, each.failed)),
+                f"{each.verified}/{each.runs}" + (f" (+{each.void} void)" if each.void else ""),
+                *(f"{n}/{each.runs}" for n in (each.unverified, each.failed)),
                 f"{each.behavioural}/{each.behavioural_of}"
                 + (f" (+{each.behavioural_unobserved})" if each.behavioural_unobserved else ""),
             )
@@ -447,14 +455,14 @@ def _thresholds(results: TransferResults) -> Section:
                         results.label(found.memory, found.driver),
                         found.class_ or "every class",
                         found.limit,
-                        _n_of(found.n, found.of, found.unobserved),
+                        _n_of(found),
                         found.status.replace("_", " "),
                         found.chosen,
                     )
                     for found in results.thresholds
                 ),
-                note="What was not observed never meets a threshold; `ledger report` ends with "
-                "status 8 where one is missed.",
+                note="What was not observed, void runs too, never meets a threshold; `ledger "
+                "report` ends with status 8 where one is missed.",
             )
         )
     if results.dropped:
@@ -486,7 +494,8 @@ def _counts(results: TransferResults) -> Section:
             rows.append((title, *(_count(cell) for cell in cells)))
         tables.append(
             Table(
-                caption=f"Class {class_.replace('_', ' ')}: numerator/denominator (+ unobserved)",
+                caption=f"Class {class_.replace('_', ' ')}: numerator/denominator (+ unobserved, "
+                "+ void)",
                 columns=columns("count", *(system.label for system in results.systems)),
                 rows=tuple(rows),
                 note="In brackets the 95 % Wilson interval; where nothing failed, or nothing "
@@ -504,11 +513,9 @@ def _counts(results: TransferResults) -> Section:
 def _count(count: ClassCount | None) -> str:
     if count is None:
         return NONE
-    text = _n_of(count.n, count.of, count.unobserved)
+    text = _n_of(count)
     if count.of >= PERCENTAGES_FROM and count.name not in OF_EVENTS:
-        text = share(Share(n=count.n, of=count.of)) + (
-            f" (+{count.unobserved})" if count.unobserved else ""
-        )
+        text = share(Share(n=count.n, of=count.of)) + _beside(count)
     if count.runs_with is not None:
         text += f", in {count.runs_with} runs"
     exact = count.zero_failures
@@ -520,9 +527,17 @@ def _count(count: ClassCount | None) -> str:
     return text
 
 
-def _n_of(n: int, of: int, unobserved: int) -> str:
-    beside = f" (+{unobserved})" if unobserved else ""
-    return f"{NOT_ESTIMABLE} (0/0){beside}" if of == 0 else f"{n}/{of}{beside}"
+def _n_of(found: ClassCount | ThresholdResult) -> str:
+    if found.of == 0:
+        return f"{NOT_ESTIMABLE} (0/0){_beside(found)}"
+    return f"{found.n}/{found.of}{_beside(found)}"
+
+
+def _beside(found: ClassCount | ThresholdResult) -> str:
+    """`` (+2, +1 void)``: what was not observed, and void runs that the count would be about."""
+    parts = [f"+{found.unobserved}"] if found.unobserved else []
+    parts += [f"+{found.void} void"] if found.void else []
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _stages(results: TransferResults) -> Section:

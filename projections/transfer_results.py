@@ -29,7 +29,6 @@ from projections.transfer_counts import (
     class_counts,
     family_results,
     threshold_results,
-    with_events,
 )
 from projections.transfer_scores import RunScore, TransferScores
 from schemas.base import Count, Digest, Event, Position, Value
@@ -61,11 +60,12 @@ class SystemClass(Value):
     behavioural: Annotated[Count, Meta(description="decision where captured, action, outcome")]
     behavioural_of: Count
     behavioural_unobserved: Count
+    void: Annotated[int, Meta(ge=0, description="void runs, baselines left out")] = 0
     behaviours: tuple[Behaviour, ...]
 
     @property
     def runs(self) -> int:
-        """Runs of all cases but baselines."""
+        """Runs of all cases but baselines; void ones are not among them."""
         return self.verified + self.unverified + self.failed
 
 
@@ -380,7 +380,7 @@ def _system(
         void=len(own) - len(seen),
         classes=tuple(
             _class(class_, [run for run in own if run.class_ == class_])
-            for class_ in sorted({run.class_ for run in with_events(own)})
+            for class_ in sorted({run.class_ for run in own})
         ),
         cannot_show=cannot_show(own),
         reported=tuple(stage for stage in own[0].stages if stage in reported) if own else (),
@@ -407,6 +407,7 @@ def _class(class_: str, runs: Sequence[RunScore]) -> SystemClass:
         verified=results.count("verified"),
         unverified=results.count("unverified"),
         failed=results.count("failed"),
+        void=results.count("void"),
         behavioural=behaved.count("success"),
         behavioural_of=len(behaved),
         behavioural_unobserved=behaved.count("unobserved"),

@@ -1158,7 +1158,7 @@ def score_run(run: RunEvidence, read: ReadArtifact) -> RunScore:
         ended=finished.ended,
         suite=run.suite.version,
         result=result,
-        behavioural=_behavioural(case, stages, finished, prohibited),
+        behavioural=_behavioural(case, stages, finished, prohibited, void),
         stages=stages,
         earliest=earliest,
         uncertain=uncertain,
@@ -1326,10 +1326,14 @@ def _behavioural(
     stages: Mapping[Stage, StageScore],
     finished: CaseFinished,
     prohibited: Sequence[Prohibited],
+    void: bool,
 ) -> Behavioural:
-    """Decision where captured, action and outcome; printed beside verified success, never added."""
+    """Decision where captured, action and outcome; printed beside verified success, never added.
+    Of a void run nothing is known: our own fault is no behaviour of the system."""
     if "outcome" not in case.required and "action" not in case.required:
         return "not_required"
+    if void:
+        return "unobserved"
     shown = [stages[stage].verdict for stage in ("action", "outcome") if stage in case.required]
     decided = stages["decision"].verdict
     if finished.ended != "completed" or prohibited or "fail" in (*shown, decided):

@@ -125,6 +125,7 @@ class TransferTables(TransferScores):
                 "numerator": int,
                 "denominator": int,
                 "unobserved": int,
+                "void": int,
                 "runs_with": int | None,
             },
         ),
@@ -235,6 +236,7 @@ def count_row(count: ClassCount) -> dict[str, Any]:
         "numerator": count.n,
         "denominator": count.of,
         "unobserved": count.unobserved,
+        "void": count.void,
         "runs_with": count.runs_with,
     }
 

@@ -149,7 +149,8 @@ def _print_systems(results: "TransferResults") -> None:
             {
                 "system": system.label,
                 "class": each.class_,
-                "verified": f"{each.verified}/{each.runs}",
+                "verified": f"{each.verified}/{each.runs}"
+                + (f" (+{each.void} void)" if each.void else ""),
                 "unverified": each.unverified,
                 "failed": each.failed,
                 "behavioural": f"{each.behavioural}/{each.behavioural_of}",
@@ -165,7 +166,8 @@ def _print_systems(results: "TransferResults") -> None:
         print(
             f"threshold  {found.id} ({results.label(found.memory, found.driver)}, "
             f"{found.class_ or 'all'}): "
-            f"{found.n}/{found.of}, {found.limit}: {found.status.replace('_', ' ')}, {found.chosen}"
+            f"{found.n}/{found.of}{f' (+{found.void} void)' if found.void else ''}, "
+            f"{found.limit}: {found.status.replace('_', ' ')}, {found.chosen}"
         )
     print(NOTICE)
     print()

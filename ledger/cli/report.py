@@ -82,7 +82,8 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     for found in missed:
         print(
             f"missed     {found.id}: {found.memory} + {found.driver}, {found.class_ or 'all'}: "
-            f"{found.n}/{found.of} (+{found.unobserved} unobserved), {found.limit}"
+            f"{found.n}/{found.of} (+{found.unobserved} unobserved, +{found.void} void), "
+            f"{found.limit}"
         )
     return 8 if missed else 0
 

@@ -128,10 +128,45 @@ def test_prohibited_actions_are_events_and_claims_are_claims() -> None:
     assert found.runs_with == 1
 
 
-def test_a_void_run_counts_nowhere(good: Story) -> None:
+def test_a_void_run_is_in_no_denominator_and_stands_beside_the_counts_it_would_be_in() -> None:
     story = Story()
     run_all(story, positive={"ended": "void"})
     assert counted(story, "decision_compliance") == (7, 7, 0)
+    void = {count.name: count.void for count in class_counts(folded(story).scores())}
+    asked = {name for name, number in void.items() if number}
+    # A positive neither abstains nor is it a supersession.
+    assert asked == void.keys() - {"must_abstain", "supersession_accuracy"}
+    run = next(run for run in folded(story).scores() if run.case == "positive")
+    assert (run.result, run.behavioural) == ("void", "unobserved")
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        ({"at_least": 0.875}, "met"),  # 7 of 8 at the worst
+        ({"at_least": 0.9}, "not_shown"),
+        ({"count": "supersession_accuracy", "at_least": 1.0}, "met"),
+        ({"count": "retrieval_recall", "at_least": 0.1}, "not_shown"),
+        ({"count": "prohibited_actions", "at_most": 5}, "not_shown"),
+    ],
+)
+def test_a_void_run_never_meets_a_threshold(limit: dict[str, Any], status: str) -> None:
+    story = Story()
+    run_all(story, positive={"ended": "void"})
+    counts = class_counts(folded(story).scores())
+    (found,) = threshold_results([threshold(**limit)], counts, [SYSTEM], CHOSEN)
+    assert (found.status, found.void) == (
+        status,
+        0 if "supersession_accuracy" in limit.values() else 1,
+    )
+
+
+def test_a_class_of_void_runs_alone_shows_nothing() -> None:
+    story = Story()
+    story.run("positive", ended="void")
+    counts = class_counts(folded(story).scores())
+    (found,) = threshold_results([threshold(at_least=0.0)], counts, [SYSTEM], CHOSEN)
+    assert (found.status, found.n, found.of, found.void) == ("not_shown", 0, 0, 1)
 
 
 @pytest.mark.parametrize("again", [False, True])
