@@ -113,7 +113,7 @@ def compute(context: Context, head: int | None = None) -> AnyResults:
         return transfer_analysis.compute(context, seq, _leaf(context, seq))
     read = context.artifacts.get
     progress, outcomes, residency = Progress(read), Outcomes(read), Residency()
-    amendments, declarations = Amendments(), Declarations(read)
+    amendments, declarations = Amendments(read), Declarations(read)
     follower = Follower(context.log, progress, outcomes, residency, amendments, declarations)
     follower.catch_up(seq + 1)
     if progress.frozen is None or progress.study is None:
@@ -200,7 +200,7 @@ def report_files(context: Context, *, pages: bool = True) -> tuple[int, dict[str
             pages=pages,
         )
     read = context.artifacts.get
-    progress, amendments = Progress(read), Amendments()
+    progress, amendments = Progress(read), Amendments(read)
     mined, conduct = MinedTasks(read), Conduct()
     Follower(context.log, progress, amendments, mined, conduct).catch_up(analysis.head + 1)
     if progress.study is None:

@@ -86,7 +86,7 @@ class FrozenStudy:
                 "an amendment has taken away what planned cells need "
                 f"({'; '.join(missing)}): put it back into study.toml and `ledger amend` again"
             )
-        self._amendments = fold(Amendments(), facts)
+        self._amendments = fold(Amendments(context.artifacts.get), facts)
         self._studies = [
             (fact.seq, fact.event.study)
             for fact in facts

@@ -24,7 +24,7 @@ class FrozenTransfer:
     def __init__(self, context: Context) -> None:
         facts = list(context.study_facts())
         progress = fold(Progress(context.artifacts.get), facts)
-        amendments = fold(Amendments(), facts)
+        amendments = fold(Amendments(context.artifacts.get), facts)
         if progress.frozen is None or progress.suite is None:
             raise Refused("the suite is not frozen: `ledger freeze` first")
         if not isinstance(progress.study, TransferStudy):

@@ -290,7 +290,7 @@ def amend_study(work: Work) -> Done:
     """Record what differs from what is frozen; the ledger finds the amendment's class itself."""
     command: AmendStudy = work.command
     read = work.artifacts.get
-    amendments, progress, mined = Amendments(), Progress(read), MinedTasks(read)
+    amendments, progress, mined = Amendments(read), Progress(read), MinedTasks(read)
     Follower(work.log, amendments, progress, mined).catch_up()
     if amendments.frozen is None:
         raise Refused("the study is not frozen yet: change it freely, then `ledger freeze`")
@@ -348,7 +348,7 @@ def start_run(work: Work) -> Done:
     command: StartRun = work.command
     directory = work.context.directory
     read = work.artifacts.get
-    progress, amendments, mined = Progress(read), Amendments(), MinedTasks(read)
+    progress, amendments, mined = Progress(read), Amendments(read), MinedTasks(read)
     Follower(work.log, progress, amendments, mined).catch_up()
     if progress.frozen is None:
         raise Refused("the study is not frozen: `ledger freeze` first")

@@ -44,7 +44,7 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
     """The results from records 0 to ``seq``; writes nothing. Raises Refused before the freeze."""
     read = context.artifacts.get
     progress, scores = Progress(read), TransferScores(read)
-    history, amendments, repairs = DeclarationHistory(read), Amendments(), Repairs()
+    history, amendments, repairs = DeclarationHistory(read), Amendments(read), Repairs()
     Follower(context.log, progress, scores, history, amendments, repairs).catch_up(seq + 1)
     if progress.frozen is None or scores.suite is None or scores.study is None:
         raise Refused("the suite is not frozen, so nothing can be scored: `ledger freeze` first")
@@ -132,7 +132,7 @@ def report_files(
     read = context.artifacts.get
     head = results.computed_from.head
     progress, scores = Progress(read), TransferScores(read)
-    amendments, conduct = Amendments(), Conduct()
+    amendments, conduct = Amendments(read), Conduct()
     Follower(context.log, progress, scores, amendments, conduct).catch_up(head + 1)
     study = progress.study
     if not isinstance(study, TransferStudy):

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ledger.log import Fact
-from projections.fold import Row, Table
+from projections.fold import ReadArtifact, Row, Table
 from projections.progress import Progress
 from projections.tasks import MinedTasks
 from schemas.base import Event
+from schemas.changed_values import changed_values
 from schemas.events.cell import CellStarted
 from schemas.events.study import AmendmentRecorded, FrozenFile, OutcomesInspected, StudyFrozen
 from schemas.plan import undeclared
 from schemas.selection import NOT_RECORDED
 from schemas.study import Model, Study
-from schemas.study_file import AnyStudy
+from schemas.study_file import AnyStudy, parse_study
 from schemas.transfer_study import TransferStudy
 
 WHAT_CAN_BE_AMENDED = (
@@ -66,6 +67,7 @@ class Amendments:
                 "inspections": str,
                 "changed": str,
                 "removed": str,
+                "keys": str,
             },
         ),
         "inspections": Table(
@@ -73,10 +75,13 @@ class Amendments:
         ),
     }
 
+    read: ReadArtifact
     frozen: StudyFrozen | None = None
     first_cell: int | None = None
     inspections: list[int] = field(default_factory=list)
     recorded: list[dict[str, Any]] = field(default_factory=list)
+    _study: AnyStudy | None = None
+    """As it was frozen or last amended."""
     _bound: dict[str, str] = field(default_factory=dict)
     _inspection_rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -85,6 +90,7 @@ class Amendments:
         match event:
             case StudyFrozen():
                 self.frozen = event
+                self._study = parse_study(self.read(event.study))
                 self._bound = {
                     "study.toml": event.study.digest,
                     **{f"documents/{file.name}": file.digest for file in event.documents},
@@ -100,6 +106,9 @@ class Amendments:
                     {"seq": fact.seq, "at": fact.at, "reason": event.reason, "graded": event.graded}
                 )
             case AmendmentRecorded():
+                study = parse_study(self.read(event.study))
+                changed = changed_values(self._study, study) if self._study else []
+                self._study = study
                 for file in event.changed:
                     self._bound[file.name] = file.digest
                 for name in event.removed:
@@ -114,6 +123,7 @@ class Amendments:
                         "inspections": " ".join(map(str, event.inspections)),
                         "changed": "\n".join(file.name for file in event.changed),
                         "removed": "\n".join(event.removed),
+                        "keys": "\n".join(map(str, changed)),
                     }
                 )
 
@@ -137,6 +147,12 @@ class Amendments:
 
     def tables(self) -> Mapping[str, Sequence[Row]]:
         return {"amendments": self.recorded, "inspections": self._inspection_rows}
+
+
+def changed_keys(row: Row) -> list[str]:
+    """Of a row of ``amendments``: ``analysis.alpha: 0.05 → 0.2`` for every key of study.toml whose
+    value the amendment changed. No line of them has a line end in it."""
+    return row["keys"].split("\n") if row["keys"] else []
 
 
 def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> list[str]:
@@ -244,7 +260,10 @@ def render_markdown(amendments: Amendments) -> str:
         ]
         if amendment["inspections"]:
             lines.append(f"- Inspections before it: records {amendment['inspections']}")
-        lines += [f"- Changed: `{name}`" for name in amendment["changed"].splitlines()]
+        for name in amendment["changed"].splitlines():
+            lines.append(f"- Changed: `{name}`")
+            if name == "study.toml":
+                lines += [f"    - `{line}`" for line in changed_keys(amendment)]
         lines += [f"- Removed: `{name}`" for name in amendment["removed"].splitlines()]
         lines.append("")
     return "\n".join(lines)

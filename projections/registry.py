@@ -16,7 +16,7 @@ from projections.transfer_tables import TransferTables
 PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
     Progress: Progress,
     MinedTasks: MinedTasks,
-    Amendments: lambda read: Amendments(),
+    Amendments: Amendments,
     Corrections: lambda read: Corrections(),
     Residency: lambda read: Residency(),
     PendingCommands: lambda read: PendingCommands(),

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from projections.amendments import IN_WORDS, Amendments
+from projections.amendments import IN_WORDS, Amendments, changed_keys
 from projections.analyses.missing_pairs import PairedEstimate
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE, BootstrapInterval
 from projections.analyses.power import mcnemar_power
@@ -1117,7 +1117,18 @@ def amendments_section(amendments: Amendments) -> Section:
             for row in amendments.recorded
         ),
     )
-    return Section(id="amendments", title="Amendments", blocks=(table,))
+    values = Table(
+        caption="Values in study.toml that amendments changed",
+        columns=(
+            Column(title="record", kind="number"),
+            Column(title="key: before \u2192 after", kind="code"),
+        ),
+        rows=tuple(
+            (str(row["seq"]), line) for row in amendments.recorded for line in changed_keys(row)
+        ),
+    )
+    blocks = (table, values) if values.rows else (table,)
+    return Section(id="amendments", title="Amendments", blocks=blocks)
 
 
 def _reproduction(inputs: ReportInputs) -> Section:

@@ -30,7 +30,7 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     from actors.loop import carry_out
     from actors.operator import HANDLERS
     from ledger.cli.next_step import after_freeze
-    from projections.amendments import IN_WORDS, Amendments
+    from projections.amendments import IN_WORDS, Amendments, changed_keys
     from projections.fold import Follower
     from projections.progress import Progress
     from schemas.commands import AmendStudy
@@ -46,7 +46,8 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
         context.directory.exclusive("workers", left),
     ):
         carry_out(context, AmendStudy(reason=reason, changes_claim=changes_claim), HANDLERS)
-        amendments, progress = Amendments(), Progress(context.artifacts.get)
+        read = context.artifacts.get
+        amendments, progress = Amendments(read), Progress(read)
         Follower(context.log, amendments, progress).catch_up()
         hint = after_freeze(context, progress)
     recorded = amendments.recorded[-1]
@@ -56,6 +57,9 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     print(f"recorded as amendment at record {recorded['seq']}, {IN_WORDS[recorded['finding']]}")
     for name in recorded["changed"].splitlines():
         print(f"  changed {name}")
+        if name == "study.toml":
+            for line in changed_keys(recorded):
+                print(f"    {line}")
     for name in recorded["removed"].splitlines():
         print(f"  removed {name}")
     print(f"next       {hint}")

@@ -158,7 +158,7 @@ def _may_go_on(directory: Path, kind: str) -> bool:
         content, study = context.directory.read_study()
         if study.kind != kind:
             return False
-        amendments = fold(Amendments(), facts)
+        amendments = fold(Amendments(context.artifacts.get), facts)
         if fold(Progress(context.artifacts.get), facts).completed:
             return False
         if amendments.frozen is None:

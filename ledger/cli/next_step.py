@@ -73,7 +73,8 @@ def drift(context: Context) -> list[str]:
     has its own in the ledger."""
     if context.directory.ledger.with_name(IMPORTED_MARK).exists():
         return []
-    return not_as_frozen(context.directory, fold(Amendments(), context.log_facts()))
+    amendments = fold(Amendments(context.artifacts.get), context.log_facts())
+    return not_as_frozen(context.directory, amendments)
 
 
 def warn_of_drift(names: list[str]) -> None:

@@ -84,7 +84,8 @@ def run_study(
         if not progress.stopped:  # the run that completed it was killed before it could say so
             abandon_pending(context, SET_ROLES, "the study is complete")
             stop("complete", "")
-        if changed := not_as_frozen(context.directory, fold(Amendments(), context.log_facts())):
+        amendments = fold(Amendments(context.artifacts.get), context.log_facts())
+        if changed := not_as_frozen(context.directory, amendments):
             raise Refused(differs(changed))
         print("the study is complete already", file=sys.stderr)
         return 0, progress

@@ -29,7 +29,7 @@ class AmendmentAudit:
     def __init__(self, read: ReadArtifact) -> None:
         self._read = read
         self._findings = Findings(self.NAME)
-        self._before = Amendments()
+        self._before = Amendments(read)
         self._progress, self._mined = Progress(read), MinedTasks(read)
 
     def apply(self, fact: Fact) -> None:

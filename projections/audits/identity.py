@@ -54,7 +54,7 @@ class IdentityAudit:
         self._findings = Findings(self.NAME)
         self._frozen: StudyFrozen | None = None
         self._split: TasksFrozen | FamiliesFrozen | None = None
-        self._amendments = Amendments()
+        self._amendments = Amendments(read)
         self._units: dict[str, str] = {}
         self._arms: dict[str, str] = {}
         self._agents: dict[str, str] = {}

@@ -14,6 +14,7 @@ def render_amendments(amendments: Amendments) -> bytes:
             "reason": markdown_text(row["reason"]),
             "changed": _names(row["changed"]),
             "removed": _names(row["removed"]),
+            "keys": _names(row["keys"]),
         }
         for row in amendments.recorded
     ]

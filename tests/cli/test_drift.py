@@ -83,6 +83,7 @@ def test_a_worker_that_is_left_keeps_its_study_as_it_is(ledger: Run, running: Pa
         assert len(facts_of(running)) == before
     ran = ledger("amend", "--reason", "a title", "--study", running)
     assert ran.status == 0 and ", before the first cell\n" in ran.out
+    assert '    title: "A study for tests" \u2192 "Another title"\n' in ran.out
     assert ran.out.rstrip().endswith("next       `ledger run`")
 
 

@@ -368,6 +368,34 @@ def test_deviations_are_named_with_their_records(make: Make) -> None:
     assert "the wording was corrected" in reported(study)["PROTOCOL_AMENDMENTS.md"].decode()
 
 
+def test_an_amendment_shows_what_it_changed_from_what_to_what(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    toml = TOML.replace("[analysis]", "[analysis]\nalpha = 0.2")
+    study.amend_to(toml, "after_inspection")
+    quoted = msgspec.json.encode(HOSTILE).decode()
+    study.amend_to(
+        toml.replace("[readings]", f"[readings]\n{quoted} = {quoted}"), "after_inspection"
+    )
+    files = reported(study)
+    alpha = "analysis.alpha: 0.05 \u2192 0.2"
+    page = Page(files["report.html"])
+    assert alpha in page.words and f"readings.{quoted_and_visible()}: absent" in page.words
+    assert not page.all("script") and not page.all("img")
+    assert f" | `{alpha}` |\n" in files["report.md"].decode()
+    amendments = files["PROTOCOL_AMENDMENTS.md"].decode()
+    assert f"- Changed: `study.toml`\n    - `{alpha}`\n" in amendments
+    assert amendments.count("\n#") == 2, "a heading for each of the two"
+    (hostile,) = [line for line in amendments.splitlines() if "readings." in line]
+    assert hostile.count("`") == 2 and hostile.startswith("    - `") and hostile.endswith("`")
+    assert hostile.replace("\u2192", "").isascii()
+
+
+def quoted_and_visible() -> str:
+    """HOSTILE as a key of TOML: JSON has escaped all but the override."""
+    return msgspec.json.encode(HOSTILE).decode().replace("\u202e", "\\u202e")
+
+
 def test_without_a_deviation_that_is_said(make: Make) -> None:
     study = make(ran=dict.fromkeys(RAN, RESOLVED))
     study.write_complete()
