@@ -30,17 +30,21 @@ import msgspec
 
 from ledger.atomic_file import sync, sync_directory
 from ledger.codec import decode_envelope, decode_event
-from ledger.errors import Integrity, Unfinished, Usage
-from ledger.last_seen import recall, remember, remember_ledger, seen_file
+from ledger.errors import Integrity, Refused, Unfinished, Usage
+from ledger.last_seen import known_ledger, recall, remember, remember_ledger, seen_file
 from ledger.log import Head, StoredRecord
 from ledger.merkle import HASH_BYTES, Frontier
 from ledger.regular_file import read_regular
 from ledger.signing_keys import (
+    CONFIG_HOME_VARIABLE,
+    KEY_FILE,
     SigningKey,
     VerifierKey,
     config_home,
     is_key_name,
     load_or_create_signing_key,
+    load_signing_key,
+    parse_verifier_key,
 )
 from schemas.events.ledger import LedgerCreated
 
@@ -210,6 +214,9 @@ class CheckpointFiles(Protocol):
     """Where a study keeps its log and its checkpoints (``StudyDirectory``)."""
 
     @property
+    def root(self) -> Path: ...
+
+    @property
     def ledger(self) -> Path: ...
 
     @property
@@ -225,12 +232,19 @@ class Checkpointer:
     """
 
     def __init__(self, files: CheckpointFiles) -> None:
-        """Raises Refused or Unfinished where the user's key cannot be used."""
+        """Raises Refused or Unfinished where the user's key cannot be used, Refused also where it
+        would lie in the study."""
         self._ledger = files.ledger
         self._log_file = files.checkpoints
         self._frontier_file = files.checkpoints.with_suffix(".frontier")
         self._home = config_home()
-        self._key = load_or_create_signing_key(self._home)
+        if Path(os.path.realpath(self._home)).is_relative_to(os.path.realpath(files.root)):
+            raise Refused(
+                f"the configuration folder {self._home} lies in the study's own folder: whoever "
+                f"copies the study could sign for it; set {CONFIG_HOME_VARIABLE} to a folder "
+                f"outside {files.root}"
+            )
+        self._key = load_signing_key(self._home)
 
     def after_append(self, log: CheckpointedLog, stored: Sequence[StoredRecord]) -> bytes | None:
         """Sign when these just appended records reach a multiple of the interval.
@@ -246,11 +260,13 @@ class Checkpointer:
         user's configuration folder. Returns the note.
 
         Raises Integrity, and signs nothing, when the records contradict what was signed before or
-        what this user has seen before: an older copy of the study that was put back.
+        what this user has seen before: an older copy of the study that was put back. Raises Refused
+        where another key than the user's has signed this ledger.
         """
         origin = _origin(log)
-        verifier = self._key.verifier(origin)
-        frontier = self._load_frontier(origin)
+        key = self._signing_key(log, origin)
+        verifier = key.verifier(origin)
+        frontier = self._load_frontier(verifier)
         # What was signed before the head: another process may sign more records meanwhile.
         seen = recall(self._home, verifier)
         rows = log.checkpoints()
@@ -276,7 +292,7 @@ class Checkpointer:
                         "was signed; run `ledger verify-chain`"
                     )
         _extend(frontier, log, size)
-        note = sign_checkpoint(Checkpoint(origin, frontier.size, frontier.root()), self._key)
+        note = sign_checkpoint(Checkpoint(origin, frontier.size, frontier.root()), key)
         if not rows or rows[-1][0] != frontier.size:
             log.add_checkpoint(frontier.size, note)
         self._publish(rows, note, origin)
@@ -286,10 +302,12 @@ class Checkpointer:
             remember(self._home, verifier, frontier.size, frontier.root(), durable=False)
         return note
 
-    def refuse_older_copy(self, log: CheckpointedLog) -> None:
-        """Raises Integrity where this user has seen more records of this ledger than there are, so
-        that nothing is appended to an older copy. ``sign`` compares the roots as well."""
-        verifier = self._key.verifier(_origin(log))
+    def check_before_writing(self, log: CheckpointedLog) -> None:
+        """Raises Refused where another key than the user's has signed this ledger, Integrity where
+        this user has seen more records of it than there are: nothing is appended to what could not
+        be signed, nor to an older copy. ``sign`` compares the roots as well."""
+        origin = _origin(log)
+        verifier = self._signing_key(log, origin).verifier(origin)
         seen = recall(self._home, verifier)
         head = log.head()
         size = 0 if head is None else head.seq + 1
@@ -297,7 +315,33 @@ class Checkpointer:
             where = f"what was seen before ({seen_file(self._home, verifier)})"
             raise _shorter(seen.size, size, where)
 
-    def _load_frontier(self, origin: str) -> Frontier:
+    def _signing_key(self, log: CheckpointedLog, origin: str) -> SigningKey:
+        """The user's key, made where nobody has signed this ledger yet.
+
+        Raises Refused where the newest checkpoint, or without one what this user knows of the
+        path, names another key: signed with two, a ledger would verify under neither.
+        """
+        if self._key is None:
+            self._key = load_signing_key(self._home)
+        ours = self._key.verifier(origin) if self._key is not None else None
+        rows = log.checkpoints()
+        known = known_ledger(self._home, self._ledger) if not rows else None
+        if rows:
+            newest = parse_checkpoint(rows[-1][1])
+            foreign = ours is None or check_signature(newest, ours) == "unknown"
+            signers = ", ".join(f"{s.name}+{s.key_id.hex()}" for s in newest.signatures)
+        elif known is not None and parse_verifier_key(known.key).name == origin:
+            foreign = known.key != str(ours)
+            signers = known.key
+        else:
+            foreign = False  # new, or another ledger than the one that was at this path before
+        if foreign:
+            raise _other_key(self._ledger, signers, ours, self._home)
+        if self._key is None:
+            self._key = load_or_create_signing_key(self._home)
+        return self._key
+
+    def _load_frontier(self, verifier: VerifierKey) -> Frontier:
         try:
             notes, _, roots = split_notes(read_regular(self._frontier_file, MAX_FRONTIER_BYTES))
             signed = parse_checkpoint(notes[0])
@@ -306,7 +350,7 @@ class Checkpointer:
         except (OSError, IndexError, ValueError, Integrity):
             return Frontier()
         authentic = (
-            check_signature(signed, self._key.verifier(origin)) == "valid"
+            check_signature(signed, verifier) == "valid"
             and signed.checkpoint.root == frontier.root()
         )
         return frontier if authentic else Frontier()
@@ -372,6 +416,20 @@ def _origin(log: CheckpointedLog) -> str:
         raise Usage("an empty log has no root to sign; its first record comes first")
     raise Integrity(
         "record 0 is missing: nothing was signed; run `ledger verify-chain` and go on with a copy"
+    )
+
+
+def _other_key(ledger: Path, signers: str, ours: VerifierKey | None, home: Path) -> Refused:
+    if ours is None:
+        here = f"{home} has no {KEY_FILE}"
+        bring = f"put its {KEY_FILE} there"
+    else:
+        here = f"yours in {home} is {ours.name}+{ours.id.hex()}"
+        bring = f"to a new one with its {KEY_FILE}"
+    return Refused(
+        f"{ledger} is signed by the key {signers}, and {here}: nothing was written, no key was "
+        f"made. Set {CONFIG_HOME_VARIABLE} to the folder with that key, or {bring}. Without it the "
+        "ledger can be verified (`ledger verify-chain --key STRING`) and exported, but not written"
     )
 
 

@@ -18,8 +18,10 @@ def create_ledger(directory: StudyDirectory) -> str:
     """Create ``var/ledger.db`` with record 0 and its first checkpoint; returns the ledger's UUID.
 
     A ledger whose creation was killed before record 0 is gone on with. Raises StaleVersion where
-    one was begun, Integrity where one has lost its records or its database.
+    one was begun, Integrity where one has lost its records or its database; Refused, Unfinished or
+    Usage where the user's key cannot be used.
     """
+    checkpointer = Checkpointer(directory)  # before anything is made where it could not be signed
     make_folder(directory.var, 0o700)
     sync_directory(directory.root)  # also where a process made var and was killed before its sync
     made = os.path.lexists(directory.ledger)
@@ -45,7 +47,7 @@ def create_ledger(directory: StudyDirectory) -> str:
                 expected={LEDGER_STREAM: 0},
             )
         )
-        Checkpointer(directory).sign(log)
+        checkpointer.sign(log)
     finally:
         log.close()
     return uuid

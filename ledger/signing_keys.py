@@ -8,7 +8,8 @@ study directory does not get the power to sign for it.
     ~/Library/Application Support/laboratory-ledger       else, on macOS
     ~/.config/laboratory-ledger                           else
 
-``signing-key.pem`` (PKCS #8, mode 0600, in a folder of mode 0700) is made on first use. The public
+``signing-key.pem`` (PKCS #8, mode 0600, in a folder of mode 0700) is made when the first ledger is
+signed, never for one that has another signer already. It is in no backup of a study. The public
 half is written as a verifier string of the Go checksum database, which C2SP's signed notes use:
 
     <name>+<key id, 8 hex digits>+<base64(0x01 ‖ public key)>
@@ -51,9 +52,15 @@ _VERIFIER = re.compile(r"^([^+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})$")
 
 
 def config_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's configuration folder; it need not exist."""
+    """The user's configuration folder; it need not exist. Raises Usage for a relative one, which
+    would be another folder, and so another key, wherever a command is run from."""
     if chosen := environment.get(CONFIG_HOME_VARIABLE):
-        return Path(chosen).absolute()
+        if not os.path.isabs(chosen):
+            raise Usage(
+                f"{CONFIG_HOME_VARIABLE}={chosen} is not a full path: it names another folder, and "
+                "so another key, wherever a command is run; write it from / on"
+            )
+        return Path(chosen)
     # The XDG specification: a path that is not absolute is to be ignored.
     xdg = environment.get("XDG_CONFIG_HOME", "")
     if os.path.isabs(xdg):

@@ -23,6 +23,9 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
     is yours to copy. DIRECTORY gets its name when every byte was verified against the newest
     checkpoint; nothing that exists is overwritten. After a kill the same command goes on.
 
+    The key that signs the ledger is not in the copy: keep signing-key.pem of your configuration
+    folder too, where nobody else can read it. Without it a copy is verified and never written.
+
     To restore, put the copy in the study's place. Never go on with both: that would be two
     histories. A copy without records that you have seen is refused until you say they are lost.
     """

@@ -15,6 +15,7 @@ from ledger.artifacts import Artifacts
 from ledger.cli.printable import printable as printable
 from ledger.clock import new_id
 from ledger.errors import Integrity, LedgerError, Unfinished, Usage
+from ledger.last_seen import known_ledger, recall
 from ledger.regular_file import (
     check_regular,
     is_no_file,
@@ -22,6 +23,7 @@ from ledger.regular_file import (
     open_regular,
     read_regular,
 )
+from ledger.signing_keys import config_home, parse_verifier_key
 from ledger.sqlite_log import APPLICATION_ID, SqliteLog
 from ledger.study_directory import StudyDirectory
 
@@ -84,7 +86,8 @@ def writing(study: Path, run: str | None = None) -> Iterator[Context]:
 def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
     """Open the log for appending and close it in the end.
 
-    Raises Integrity for an older copy of a study of which this user has seen more records.
+    Raises Integrity for an older copy of a study of which this user has seen more records, Refused
+    for a ledger that another key than the user's has signed.
     """
     from ledger.checkpoint import Checkpointer
 
@@ -95,14 +98,15 @@ def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
                 f"{directory.ledger} has no record yet: its creation was interrupted, and "
                 f"`ledger init {shlex.quote(str(directory.root))}` finishes it"
             )
-        Checkpointer(directory).refuse_older_copy(log)
+        Checkpointer(directory).check_before_writing(log)
         yield log
     finally:
         log.close()
 
 
 def require_ledger(directory: StudyDirectory) -> None:
-    """Raises Usage where the study has no ledger, Integrity where something else stands there.
+    """Raises Usage where the study has no ledger, Integrity where something else stands there, or
+    nothing any more.
 
     What is no regular file is never opened: reading from a pipe would wait for ever.
     """
@@ -118,6 +122,14 @@ def require_ledger(directory: StudyDirectory) -> None:
                 f"was a ledger; {RESTORE}"
             ) from None
         make = f"ledger init {shlex.quote(str(directory.root))}"
+        home = config_home()
+        if (known := known_ledger(home, path)) is not None:
+            seen = recall(home, parse_verifier_key(known.key))
+            records = f"of {seen.size} records " if seen is not None else ""
+            raise Integrity(
+                f"{path} is gone: a ledger {records}was seen here, signed by the key {known.key}; "
+                f"put a backup of the study back in its place (`{make}` would begin another one)"
+            ) from None
         raise Usage(f"{directory.root} has no ledger yet: `{make}` makes one") from None
     except OSError as error:
         if not is_no_file(error):

@@ -369,7 +369,7 @@ def test_an_older_copy_that_was_put_back_is_not_signed(
     put_back(older, sample)
     log = SqliteLog.open(sample.database)
     with pytest.raises(Integrity, match="has 31 records, and what was seen before .* covers 36"):
-        Checkpointer(sample.directory).refuse_older_copy(log)
+        Checkpointer(sample.directory).check_before_writing(log)
     with pytest.raises(Integrity, match="an older copy was put back"):
         Checkpointer(sample.directory).sign(log)
     log.close()
