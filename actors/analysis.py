@@ -36,7 +36,7 @@ from projections.report.markdown_page import render_markdown
 from projections.report_model import ReportInputs, build_report
 from projections.residency import Residency
 from projections.tasks import MinedTasks
-from projections.transfer_counts import ThresholdResult
+from projections.transfer_report import interim_sentence
 from projections.transfer_results import TransferResults
 from projections.transfer_results import encode_results as encode_transfer_results
 from schemas.base import Event
@@ -229,11 +229,18 @@ def report_files(context: Context, *, pages: bool = True) -> tuple[int, dict[str
     }
 
 
-def missed_thresholds(context: Context) -> tuple[ThresholdResult, ...]:
-    """Thresholds that the last analysis of a transfer study found missed; none of another kind."""
+def last_results(context: Context) -> AnyResults:
+    """The results of the last recorded analysis. Raises Refused where there is none."""
     fact, analysis = last_analysis(context)
-    results = read_results(context, fact.seq, analysis)
-    return results.missed if isinstance(results, TransferResults) else ()
+    return read_results(context, fact.seq, analysis)
+
+
+def interim(results: AnyResults) -> str:
+    """That planned cells or runs have no result yet, as one sentence; empty where all have."""
+    if isinstance(results, TransferResults):
+        return interim_sentence(results)
+    waiting = sum(flow.without_verdict for flow in results.flow)
+    return f"Interim: {waiting} planned cells have no verdict yet." if waiting else ""
 
 
 def _leaf(context: Context, seq: int) -> str:

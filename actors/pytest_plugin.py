@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from projections.transfer_results import TransferResults
 
 OPTION = "--ledger-study"
+_CHANGED = "ledger_changed_threshold"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,7 +64,10 @@ class Study(pytest.Collector):
                 for found in results.missed
                 if found.id == threshold
             ]
-            yield ThresholdTest.from_parent(self, name=threshold, problem="\n".join(lines))
+            test = ThresholdTest.from_parent(self, name=threshold, problem="\n".join(lines))
+            # Properties reach the summary from other processes too.
+            test.user_properties += [(_CHANGED, dropped.words) for dropped in results.dropped]
+            yield test
 
 
 class ThresholdTest(pytest.Item):
@@ -85,6 +89,21 @@ class ThresholdTest(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         assert self.parent is not None
         return Path(self.parent.name), None, f"{self.parent.name}: {self.name}"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Every threshold that stands no more as it was frozen: a gate may be green because of it."""
+    reports = [each for found in terminalreporter.stats.values() for each in found]
+    changed = dict.fromkeys(
+        words
+        for report in reports
+        for name, words in getattr(report, "user_properties", ())
+        if name == _CHANGED
+    )
+    if changed:
+        terminalreporter.section("thresholds that stand no more as they did")
+    for words in changed:
+        terminalreporter.line(words)
 
 
 class ThresholdMissed(Exception):

@@ -5,6 +5,7 @@ could hide them. Verified transfer success and behavioural success stand side by
 added; what a system cannot show is said in words. ``transfer_run_page`` makes the page of a run.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -164,20 +165,48 @@ def result_sentence(results: TransferResults) -> str:
         if failures
         else "No high-consequence boundary failure. "
     )
-    return first + " ".join(system_sentence(system) for system in results.systems)
+    return first + " ".join(system_sentence(system, results.runs) for system in results.systems)
 
 
-def system_sentence(system: SystemResult) -> str:
-    """``retrieval + reader: over-applies.`` No number: classes are not pooled."""
-    if not system.classes:
+def system_sentence(system: SystemResult, runs: Sequence[RunScore]) -> str:
+    """``retrieval + reader: over-applies.``
+
+    Of what cases ask for there is no number over classes, which are not pooled: failed runs that no
+    behaviour explains are named by class. Sessions that crashed or timed out, and void runs, are
+    events and counted. ``runs``: of any system.
+    """
+    if not system.ended:
         return f"{system.label}: nothing has ended."
+    if system.void == system.ended:
+        return f"{system.label}: every run that ended is void ({system.void}), nothing observed."
     names = [found.name for found in system.classes[0].behaviours]
-    wrong = [name.partition(":")[0] for name in names if behaves(name, system) == "yes"]
-    if wrong:
-        return f"{system.label}: {', '.join(wrong)}."
-    if all(each.verified == each.runs for each in system.classes):
-        return f"{system.label}: transfer is verified in every run."
-    return f"{system.label}: nothing went wrong that was seen, and not every stage was."
+    said = [name.partition(":")[0] for name in names if behaves(name, system) == "yes"]
+    if not said:
+        said = [
+            f"failed {each.failed}/{each.runs} in class {each.class_.replace('_', ' ')}"
+            for each in system.classes
+            if each.failed
+        ]
+    ends = Counter(run.ended for run in runs if run.system == (system.memory, system.driver))
+    said += [
+        f"{_number(ends[end], 'session')} {end.replace('_', ' ')}"
+        for end in sorted(ends.keys() - {"completed", "void"})
+    ]
+    if not said and all(each.verified == each.runs for each in system.classes):
+        said = [f"transfer is verified in every run{' that is not void' if system.void else ''}"]
+    elif not said:
+        said = ["nothing went wrong that was seen, and not every stage was"]
+    if system.void:
+        said.append(f"{_number(system.void, 'run')} void")
+    return f"{system.label}: {', '.join(said)}."
+
+
+def interim_sentence(results: TransferResults) -> str:
+    """Empty where every planned run has ended."""
+    if not results.waiting:
+        return ""
+    number = _number(results.waiting, "planned run")
+    return f"Interim: {number} {'has' if results.waiting == 1 else 'have'} not ended."
 
 
 def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
@@ -210,9 +239,8 @@ def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
     frozen = inputs.conduct.frozen
     if frozen is not None and frozen.grader != results.scorer:
         remarks.append("The scorer is not the one that was frozen; see Deviations.")
-    waiting = sum(system.planned - system.ended for system in results.systems)
-    if waiting > 0:
-        remarks.append(f"Interim: {waiting} planned runs have not ended.")
+    if results.waiting:
+        remarks.append(interim_sentence(results))
     return tuple(remarks)
 
 
@@ -461,17 +489,18 @@ def _thresholds(results: TransferResults) -> Section:
                     )
                     for found in results.thresholds
                 ),
-                note="What was not observed, void runs too, never meets a threshold; `ledger "
-                "report` ends with status 8 where one is missed.",
+                note="What was not observed, void runs too, never meets a threshold. Where one is "
+                "missed, the command that writes this report ends with status 8.",
             )
         )
     if results.dropped:
         blocks.append(
             Table(
                 caption="Thresholds that stand no more as they did",
-                columns=columns("threshold", "was", "record", "how"),
+                columns=columns("threshold", "was", "now", "record", "how"),
                 rows=tuple(
-                    (each.id, each.was, str(each.seq), each.finding) for each in results.dropped
+                    (each.id, each.was, each.now or "removed", str(each.seq), each.finding)
+                    for each in results.dropped
                 ),
             )
         )

@@ -110,8 +110,15 @@ class DroppedThreshold(Value):
 
     id: str
     was: str
+    now: Annotated[str, Meta(description="after the amendment; empty: removed")]
     seq: Position
-    finding: str
+    finding: Annotated[str, Meta(description="`removed after viewing: exploratory`")]
+
+    @property
+    def words(self) -> str:
+        """``T: was …, now …; changed after viewing: exploratory (record 9)``."""
+        now = f", now {self.now}" if self.now else ""
+        return f"{self.id}: was {self.was}{now}; {self.finding} (record {self.seq})"
 
 
 class RepairResult(Value):
@@ -160,6 +167,11 @@ class TransferResults(Value):
     def missed(self) -> tuple[ThresholdResult, ...]:
         """Thresholds that are not met; what was not shown is among them."""
         return tuple(found for found in self.thresholds if found.status != "met")
+
+    @property
+    def waiting(self) -> int:
+        """Planned runs that have not ended; an analysis with any is interim."""
+        return sum(max(0, system.planned - system.ended) for system in self.systems)
 
     def label(self, memory: str, driver: str) -> str:
         """A system as tables show it."""
@@ -231,19 +243,25 @@ class DeclarationHistory:
 
     def dropped(self) -> tuple[DroppedThreshold, ...]:
         """Thresholds that stood and do not stand any more as they were."""
-        return tuple(
-            DroppedThreshold(
-                id=threshold.id,
-                was=threshold_words(threshold),
-                seq=seq,
-                finding=_CHOSEN[finding]
-                .replace("chosen", "changed")
-                .replace("set by", "changed by"),
-            )
-            for (_, _, before), (seq, finding, after) in pairwise(self.versions)
-            for threshold in before.thresholds
-            if threshold not in after.thresholds
-        )
+        found = []
+        for (_, _, before), (seq, finding, after) in pairwise(self.versions):
+            for threshold in before.thresholds:
+                if threshold in after.thresholds:
+                    continue
+                now = _threshold(after, threshold.id)
+                how = "changed" if now else "removed"
+                found.append(
+                    DroppedThreshold(
+                        id=threshold.id,
+                        was=threshold_words(threshold),
+                        now=threshold_words(now[0]) if now else "",
+                        seq=seq,
+                        finding=_CHOSEN[finding]
+                        .replace("chosen", how)
+                        .replace("set by", f"{how} by"),
+                    )
+                )
+        return tuple(found)
 
 
 def _threshold(study: TransferStudy, name: str) -> list[Threshold]:

@@ -101,7 +101,7 @@ def _require_end(study: Path, interim: bool) -> None:
 
 
 def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
-    from actors.analysis import encode
+    from actors import analysis
     from projections.report_model import primary_sentence
     from projections.transfer_report import result_sentence
     from projections.transfer_results import TransferResults
@@ -116,13 +116,15 @@ def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
             {
                 "record": recorded,
                 "sentence": sentence,
-                "results_digest": sha256(encode(results)).hexdigest(),
+                "results_digest": sha256(analysis.encode(results)).hexdigest(),
                 "results": msgspec.to_builtins(results),
             }
         )
         return
     if results.simulated:
         print("SIMULATED: a rehearsal, not evidence")
+    if interim := analysis.interim(results):
+        print(interim)
     print(sentence)
     if isinstance(results, TransferResults):
         _print_systems(results)
@@ -169,6 +171,8 @@ def _print_systems(results: "TransferResults") -> None:
             f"{found.n}/{found.of}{f' (+{found.void} void)' if found.void else ''}, "
             f"{found.limit}: {found.status.replace('_', ' ')}, {found.chosen}"
         )
+    for dropped in results.dropped:
+        print(f"changed    {printable(dropped.words)}")
     print(NOTICE)
     print()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from ledger.cli.options import json_option, print_json, reading, study_option, writing
+from ledger.cli.options import json_option, print_json, printable, reading, study_option, writing
 from ledger.errors import Refused, Unfinished
 from ledger.study_directory import StudyDirectory
 
@@ -33,6 +33,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     from ledger.atomic_file import write_file
     from ledger.cli.inspection_gate import may_append
     from ledger.cli.next_step import drift, warn_of_drift
+    from projections.transfer_results import TransferResults
     from schemas.commands import WriteReport
 
     if out is not None:
@@ -42,7 +43,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
         if recorded:
             carry_out(context, WriteReport(), {**operator.HANDLERS, **analysis.HANDLERS})
         head, files = analysis.report_files(context)
-        missed = analysis.missed_thresholds(context)
+        results = analysis.last_results(context)
         warn_of_drift(drift(context))
         folder = out if out is not None else context.directory.reports / str(head)
     try:
@@ -53,6 +54,8 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
         raise Unfinished(
             f"{folder}: {error.strerror}; the report is in the ledger, write it with --out DIR"
         ) from None
+    missed = results.missed if isinstance(results, TransferResults) else ()
+    dropped = results.dropped if isinstance(results, TransferResults) else ()
     # The files that everybody reads; pages of runs are counted.
     shown = {name: str(folder / name) for name in files if "/" not in name}
     if as_json:
@@ -68,7 +71,9 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
                 "tables": tables,
                 "amendments": shown["PROTOCOL_AMENDMENTS.md"],
                 "pages": len(files) - len(shown),
+                "interim": analysis.interim(results),
                 "missed_thresholds": [msgspec.to_builtins(each) for each in missed],
+                "dropped_thresholds": [msgspec.to_builtins(each) for each in dropped],
             }
         )
         return 8 if missed else 0
@@ -79,6 +84,10 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
         print(f"  {len(files) - len(shown)} pages of runs in {folder / 'runs'}")
     if not recorded:
         print("  not recorded: this copy of the ledger is never written")
+    if interim := analysis.interim(results):
+        print(interim)
+    for each in dropped:
+        print(f"changed    {printable(each.words)}")
     for found in missed:
         print(
             f"missed     {found.id}: {found.memory} + {found.driver}, {found.class_ or 'all'}: "

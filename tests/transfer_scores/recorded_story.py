@@ -9,7 +9,7 @@ from ledger.memory_log import MemoryLog
 from ledger.study_directory import StudyDirectory
 from schemas.base import Event
 from schemas.events.ledger import LedgerCreated
-from schemas.events.study import OutcomesInspected
+from schemas.events.study import AmendmentRecorded, OutcomesInspected
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
 
@@ -40,6 +40,27 @@ def append(context: Context, stream: str, event: Event) -> int:
 def inspected(context: Context) -> Context:
     append(context, "study", OutcomesInspected(reason="as planned", graded=0))
     return context
+
+
+def amended(context: Context, *changes: tuple[str, str]) -> None:
+    """Change study.toml after a look, and record it."""
+    inspected(context)
+    toml = (context.directory.root / "study.toml").read_text()
+    for before, after in changes:
+        assert before in toml
+        toml = toml.replace(before, after)
+    append(
+        context,
+        "study",
+        AmendmentRecorded(
+            reason="it looked better",
+            changes_claim=False,
+            finding="after_inspection",
+            inspections=(1,),
+            changed=(),
+            study=context.artifacts.put(toml.encode(), "application/toml"),
+        ),
+    )
 
 
 def two_systems(story: Story) -> Story:

@@ -11,7 +11,7 @@ from actors.loop import carry_out
 from ledger.sqlite_log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.commands import AnalyseStudy
-from tests.transfer_scores.recorded_story import inspected, record, two_systems
+from tests.transfer_scores.recorded_story import amended, inspected, record, two_systems
 from tests.transfer_scores.transfer_story import Story
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +73,20 @@ def test_one_test_a_threshold_fails_with_its_counts(study: Path, tmp_path: Path)
     assert "empty + reader, procedure: verified_transfer_success 2/8" in ran.stdout
     assert "at least 0.9: missed; frozen before the first run" in ran.stdout
     assert "Traceback" not in ran.stdout
+
+
+def test_a_green_gate_names_the_threshold_that_was_loosened(tmp_path: Path) -> None:
+    root = tmp_path / "study"
+    directory = StudyDirectory(root)
+    directory.var.mkdir(parents=True)
+    log = SqliteLog.create(directory.ledger)
+    context = record(two_systems(Story(thresholds=THRESHOLDS)), root, log)
+    amended(context, ("at_least = 0.9", "at_least = 0.1"))
+    carry_out(inspected(context), AnalyseStudy(), HANDLERS)
+    log.close()
+    ran = run_pytest(tmp_path / "empty", "--ledger-study", str(root))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("all-transfer: was verified_transfer_success at least 0.9, now ") == 1
 
 
 def test_thresholds_are_chosen_by_name_as_every_test(study: Path, tmp_path: Path) -> None:

@@ -12,14 +12,16 @@ from actors import analysis
 from actors.analysis import HANDLERS, compute, encode, report_files
 from actors.loop import Context, carry_out
 from actors.transfer_analysis import recorded_scores, upgrades
+from ledger.cli.analyze import _print as print_analysis
 from ledger.errors import Refused
 from ledger.log import decode
+from projections.transfer_report import system_sentence
 from projections.transfer_results import TransferResults
 from schemas.commands import AnalyseStudy, WriteReport
-from schemas.events.study import AmendmentRecorded, AnalysisCompleted
+from schemas.events.study import AnalysisCompleted
 from schemas.events.transfer import Capabilities, Claim, TransferScored
 from schemas.transfer import Waiver
-from tests.transfer_scores.recorded_story import append, inspected, record, two_systems
+from tests.transfer_scores.recorded_story import amended, append, inspected, record, two_systems
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
 THRESHOLDS = """
@@ -94,25 +96,54 @@ def test_thresholds_say_when_they_were_chosen(context: Context) -> None:
     assert found["T-decision"].chosen.startswith("frozen before the first run")
 
 
+def test_a_removed_threshold_says_so_where_the_gate_is_green(
+    context: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    amended(context, (THRESHOLDS, ""))
+    results = analysed(context)
+    assert (results.thresholds, results.missed) == ((), ())
+    print_analysis(results, None, False)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("changed")]
+    assert len(lines) == 2
+    words = "T-decision: was decision_compliance at least 0.5; removed after viewing: exploratory"
+    assert words in lines[0]
+    table = files_of(context)["report.md"].decode()
+    assert "compliance at least 0.5 | removed |" in table
+
+
+def test_the_first_words_say_what_happened_to_runs_that_no_behaviour_explains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = Story()
+    for case in ("positive", "outcome"):
+        story.run(case, ended="crashed")
+    story.run("negative", memory="empty", ended="void")
+    results = analysed(record(story, tmp_path / "study"))
+    full, empty = (system_sentence(system, results.runs) for system in results.systems)
+    assert full == "full + reader: failed 2/2 in class procedure, 2 sessions crashed."
+    assert empty == "empty + reader: every run that ended is void (1), nothing observed."
+    print_analysis(results, None, False)
+    assert capsys.readouterr().out.splitlines()[1] == "Interim: 15 planned runs have not ended."
+
+
+def test_a_void_run_is_named_beside_runs_that_are_verified(tmp_path: Path) -> None:
+    story = two_systems(Story())
+    story.facts = story.facts[:3]
+    for case in FAMILY.cases:
+        story.run(case.case_id, ended="void" if case.case_id == "outcome" else "completed")
+    results = analysed(record(story, tmp_path / "study"))
+    full, empty = (system_sentence(system, results.runs) for system in results.systems)
+    assert full == (
+        "full + reader: transfer is verified in every run that is not void, 1 run void."
+    )
+    assert empty == "empty + reader: nothing has ended."
+
+
 def test_what_an_amendment_after_an_inspection_chose_is_exploratory_beside_its_numbers(
     context: Context,
 ) -> None:
-    inspected(context)
-    toml = (context.directory.root / "study.toml").read_text()
-    looser = toml.replace("at_least = 0.5", "at_least = 0.1")
-    looser = looser.replace('id = "empty"', 'id = "empty"\nresults = 9')
-    append(
-        context,
-        "study",
-        AmendmentRecorded(
-            reason="it looked better",
-            changes_claim=False,
-            finding="after_inspection",
-            inspections=(1,),
-            changed=(),
-            study=context.artifacts.put(looser.encode(), "application/toml"),
-        ),
-    )
+    looser = ("at_least = 0.5", "at_least = 0.1")
+    amended(context, looser, ('id = "empty"', 'id = "empty"\nresults = 9'))
     results = analysed(context)
     found = {each.id: each.chosen for each in results.thresholds}
     assert found["T-decision"].startswith("chosen after viewing")
@@ -120,6 +151,9 @@ def test_what_an_amendment_after_an_inspection_chose_is_exploratory_beside_its_n
     assert [(each.id, each.was) for each in results.dropped] == [
         ("T-decision", "decision_compliance at least 0.5")
     ]
+    assert "at least 0.5, now decision_compliance at least 0.1; changed after" in (
+        results.dropped[0].words
+    )
     assert {each.id for each in results.thresholds if each.exploratory} == {"T-decision"}
     assert [each.label for each in results.systems] == [
         "full + reader",
@@ -166,6 +200,7 @@ def test_the_report_has_every_form_and_a_page_for_every_run(context: Context) ->
 
 def test_html_and_markdown_say_the_same(context: Context) -> None:
     files = files_of(context)
+    assert "\\`" not in files["report.md"].decode(), "escaped backticks"
     html, markdown = files["report.html"].decode(), files["report.md"].decode()
     for words in (
         "not a validated standard",
