@@ -12,6 +12,7 @@ from actors.frozen_study import FrozenStudy
 from actors.loop import Context
 from actors.rehearsal.simulated_agent import Brief, GoldFile
 from actors.rehearsal.stand_in_process import StandInProcess, port_of_last_time
+from actors.rehearsal.stand_in_state import catalogue_with
 from ledger.errors import Refused
 from projections.fold import fold
 from projections.progress import Progress
@@ -32,7 +33,12 @@ def start_stand_in(context: Context) -> Iterator[StandInProcess]:
     if isinstance(study, Study):
         frozen = FrozenStudy(context)
         briefs = [_brief(context, frozen, task) for task in frozen.tasks.values()]
-    with StandInProcess(directory, simulated_study=study.simulated, port=port) as stand_in:
+    catalogue = directory / "catalogue.json"
+    directory.mkdir(parents=True, exist_ok=True)
+    catalogue.write_bytes(catalogue_with(study.models))
+    with StandInProcess(
+        directory, simulated_study=study.simulated, port=port, catalogue=catalogue
+    ) as stand_in:
         agents = {model.key: model.rehearsal for model in study.models if model.rehearsal}
         stand_in.admin.rehearse(agents, briefs)
         yield stand_in

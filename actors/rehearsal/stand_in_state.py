@@ -9,10 +9,13 @@ of one such state.
 """
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
+from schemas.study import Model
 
 CATALOGUE = Path(__file__).with_name("stand_in_catalogue.json")
 
@@ -100,7 +103,7 @@ class CatalogueModel(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     size_bytes: int
     params_string: str | None
     max_context_length: int
-    format: Literal["gguf", "mlx"]
+    format: Literal["gguf", "mlx", "safetensors"]
     stand_in: StandInExtras
     architecture: str | None = None
     capabilities: dict[str, Any] | None = None
@@ -111,6 +114,61 @@ class CatalogueModel(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
 
 class Catalogue(msgspec.Struct, forbid_unknown_fields=True):
     models: list[CatalogueModel]
+
+
+def catalogue_with(models: Sequence[Model]) -> bytes:
+    """The catalogue as a file, and what a study declares in it as well: it rehearses with models
+    that nobody here has downloaded. One that stands there as it is declared stays as it is."""
+    known = msgspec.json.decode(CATALOGUE.read_bytes(), type=Catalogue).models
+    found = {model.key: model for model in known}
+    for model in models:
+        own = found.get(model.key)
+        if own is None or not _is_as_declared(own, model):
+            found[model.key] = _downloaded(model)
+    return msgspec.json.encode(Catalogue(models=list(found.values())))
+
+
+def _is_as_declared(own: CatalogueModel, model: Model) -> bool:
+    reasoning = (own.capabilities or {}).get("reasoning", {"allowed_options": ["off"]})
+    if model.reasoning not in reasoning["allowed_options"]:
+        return False
+    return (own.selected_variant, own.quantization.name, own.format, own.max_context_length) == (
+        model.variant,
+        model.quantization,
+        model.format,
+        model.max_context_length,
+    )
+
+
+def _downloaded(model: Model) -> CatalogueModel:
+    options = next(o for o in (["off", "on"], ["low", "medium", "high"]) if model.reasoning in o)
+    return CatalogueModel(
+        type="llm",
+        publisher=model.key.partition("/")[0],
+        key=model.key,
+        display_name=model.key,
+        quantization=Quantization(name=model.quantization, bits_per_weight=4),
+        size_bytes=12 << 30,
+        params_string=None,
+        max_context_length=model.max_context_length,
+        format=model.format,
+        capabilities={
+            "vision": False,
+            "trained_for_tool_use": True,
+            "reasoning": {"allowed_options": options, "default": options[-1]},
+        },
+        variants=[model.variant],
+        selected_variant=model.variant,
+        stand_in=StandInExtras(
+            path=model.key,
+            default_context_length=4096,
+            reasoning_field="reasoning_content",
+            streams_arguments=False,
+            load_ms=15000,
+            prefill_tokens_per_second=700,
+            decode_tokens_per_second=60,
+        ),
+    )
 
 
 class Instance(msgspec.Struct):
