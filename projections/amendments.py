@@ -8,17 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import msgspec
+
 from ledger.log import Fact
 from projections.fold import ReadArtifact, Row, Table
 from projections.progress import Progress
 from projections.tasks import MinedTasks
-from schemas.base import Event
+from schemas.base import Event, Value
 from schemas.changed_values import changed_values
 from schemas.events.cell import CellStarted
 from schemas.events.study import AmendmentRecorded, FrozenFile, OutcomesInspected, StudyFrozen
 from schemas.plan import undeclared
 from schemas.selection import NOT_RECORDED
-from schemas.study import Model, Study
+from schemas.study import Study
 from schemas.study_file import AnyStudy, parse_study
 from schemas.transfer_study import TransferStudy
 
@@ -203,13 +205,15 @@ def _other_systems(before: TransferStudy, after: TransferStudy) -> list[str]:
     """Memories and drivers of planned runs that are not what they were."""
     memories, drivers = {m.id: m for m in after.memories}, {d.id: d for d in after.drivers}
     other = [
-        *(("memory", m.id) for m in before.memories if memories.get(m.id, m) != m),
-        *(("driver", d.id) for d in before.drivers if drivers.get(d.id, d) != d),
+        *(("memory", m.id, m, memories.get(m.id, m)) for m in before.memories),
+        *(("driver", d.id, d, drivers.get(d.id, d)) for d in before.drivers),
     ]
     return [
-        f"{kind} {name} changed, and its runs with it would no longer be of one system: keep it as "
-        f"it was and declare another {kind} with its own id"
-        for kind, name in other
+        f"{kind} {name} changed in {', '.join(_fields_that_differ(was, now))}, and its runs with "
+        f"it would no longer be of one system: keep it as it was and declare another {kind} with "
+        "its own id"
+        for kind, name, was, now in other
+        if was != now
     ]
 
 
@@ -234,9 +238,12 @@ def _other_treatments(before: Study, after: Study) -> list[str]:
     ]
 
 
-def _fields_that_differ(one: Model, other: Model) -> list[str]:
+def _fields_that_differ(one: Value, other: Value) -> list[str]:
+    """Keys of two tables of one kind, as study.toml writes them."""
     return [
-        f"`{name}`" for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name)
+        f"`{field.encode_name}`"
+        for field in msgspec.structs.fields(one)
+        if getattr(one, field.name) != getattr(other, field.name)
     ]
 
 

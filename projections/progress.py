@@ -268,6 +268,19 @@ class Progress:
     def done_cells(self) -> int:
         return sum(not self.needs_run(cell) for cell in self.cells.values())
 
+    def void_cells(self) -> int:
+        """Of the cells that are done, those that nobody observed: their last allowed attempt is
+        void."""
+        return sum(
+            not self.needs_run(cell) and "void" in (cell.status, cell.ended)
+            for cell in self.cells.values()
+        )
+
+    def cells_in_words(self) -> str:
+        """``7 of 9 cells, 2 of them void``."""
+        void = f", {self.void_cells()} of them void" if self.void_cells() else ""
+        return f"{self.done_cells()} of {len(self.cells)} cells{void}"
+
     def _shown_end(self, cell: CellProgress) -> str:
         """How a cell ended. A run of a transfer study that crashed or timed out has failed: there
         it is only said whether it was observed."""

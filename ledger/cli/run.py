@@ -54,10 +54,7 @@ def command(study: Path, as_json: bool, unsafe_no_sandbox: bool, graders: int | 
     if as_json:
         print_json(summary(progress))
     elif status == 0:
-        print(
-            f"complete: {progress.done_cells()} of {len(progress.cells)} cells; next: "
-            '`ledger analyze --reason "…"`'
-        )
+        print(f'complete: {progress.cells_in_words()}; next: `ledger analyze --reason "…"`')
     return status
 
 
@@ -169,7 +166,7 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
         lines = ProgressLines()
 
         def tell(progress: Progress) -> None:
-            done = f"{progress.done_cells()} of {len(progress.cells)} cells"
+            done = progress.cells_in_words()
             if progress.is_graded:
                 done += f", {_graded(progress)} graded"
             gold = f"; gold checks {len(progress.gold)}" if progress.is_graded else ""
@@ -227,6 +224,7 @@ def summary(progress: Progress) -> dict[str, object]:
         "cells": {
             "planned": len(progress.cells),
             "done": progress.done_cells(),
+            "void": progress.void_cells(),
             "by_status": counts,
         },
         "runs": progress.runs,

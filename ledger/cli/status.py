@@ -61,7 +61,8 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         state = "planned cells were added"
     print(f"study       {progress.frozen.digest}")
     print(f"state       {state} (run {progress.runs}, head record {found['head']})")
-    print(f"cells       {progress.done_cells()} of {len(progress.cells)} done")
+    void = f", {progress.void_cells()} of them void" if progress.void_cells() else ""
+    print(f"cells       {progress.done_cells()} of {len(progress.cells)} done{void}")
     graded = sum(cell.status in ("graded", "void") for cell in progress.cells.values())
     if progress.is_graded:
         print(f"graded      {graded}")

@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from projections.amendments import not_amendable
 from projections.fold import fold
+from projections.progress import Progress
 from projections.report.transfer_csv import _plain
+from projections.tasks import MinedTasks
 from projections.transfer_counts import (
     Chosen,
     ClassCount,
@@ -17,6 +20,7 @@ from projections.transfer_counts import (
 from projections.transfer_scores import TransferScores
 from projections.transfer_tables import TransferTables
 from schemas.events.transfer import Capabilities, Claim
+from schemas.study_file import parse_study
 from schemas.transfer import NEEDS_RESOLUTION
 from schemas.transfer_study import Threshold
 from tests.transfer_scores.transfer_story import FAMILY, Story
@@ -184,6 +188,25 @@ def test_a_prohibited_action_of_a_void_attempt_stays_counted(again: bool) -> Non
     assert run.boundary_failure.startswith("prohibited: report_write")
     assert run.void_attempts == (("attempt 0 is void",) if again else ())
     assert run.result == ("failed" if again else "void")
+
+
+def test_progress_says_how_many_of_the_cells_that_are_done_nobody_observed() -> None:
+    story = Story()
+    for attempt in range(3):  # as many as a study allows
+        story.run("positive", attempt=attempt, ended="void")
+    story.run("outcome", ended="void")  # will run again
+    story.run("negative")
+    progress = fold(Progress(story.read), story.facts)
+    assert progress.cells_in_words() == "2 of 18 cells, 1 of them void"
+
+
+def test_an_amendment_of_a_memory_that_has_run_is_refused_with_its_keys() -> None:
+    story = Story()
+    story.run("positive")
+    progress = fold(Progress(story.read), story.facts)
+    toml = story.study_toml.replace('id = "empty"', 'id = "empty"\nresults = 9\nquery = "project"')
+    (problem,) = not_amendable(parse_study(toml.encode()), progress, MinedTasks(story.read))
+    assert problem.startswith("memory empty changed in `query`, `results`, and its runs"), problem
 
 
 def test_intervals() -> None:
