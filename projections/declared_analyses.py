@@ -7,11 +7,12 @@ was voided, never a failure or a time-out of the agent. The choices are explaine
 ``docs/statistics.md``; each statistical question has its file in ``projections/analyses/``.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -33,11 +34,14 @@ from projections.fold import ReadArtifact
 from projections.outcomes import Outcomes
 from projections.residency import Residency
 from schemas.base import Count, Digest, Event, Position, Value
+from schemas.credentials import without_credentials
 from schemas.events.cell import CellClass
 from schemas.events.study import AmendmentRecorded, StudyFrozen
-from schemas.identifiers import Identifier
-from schemas.study import Contrast, Stopping, Study
+from schemas.identifiers import Identifier, parse_cell_id
+from schemas.study import Budgets, Contrast, Model, Stopping, Study
 from schemas.study_file import parse_repair_study
+
+Part = TypeVar("Part")
 
 STREAM = "paired-risk-difference"
 """The stream of the bootstrap is ``<study id>/paired-risk-difference``; the stratified one has
@@ -302,6 +306,22 @@ class Reliability(Value):
     agreement: Share
 
 
+class DeclaredModel(Value):
+    """A model as it was declared for a while: all that every turn of a cell sent or required."""
+
+    since: Annotated[Position, Meta(description="record of the freeze or of an amendment")]
+    cells: Annotated[Count, Meta(description="whose last attempt began while it was declared so")]
+    model: Model
+
+
+class DeclaredBudgets(Value):
+    """What a cell could spend, as it was declared for a while."""
+
+    since: Annotated[Position, Meta(description="record of the freeze or of an amendment")]
+    cells: Annotated[Count, Meta(description="whose last attempt began while it was declared so")]
+    budgets: Budgets
+
+
 class Results(Value):
     """What one analysis gives. ``encode_results`` makes the bytes that a record names."""
 
@@ -321,6 +341,11 @@ class Results(Value):
     withdrawn: Annotated[
         tuple[Withdrawn, ...], Meta(description="contrasts that are not declared any more")
     ] = ()
+    models: Annotated[
+        tuple[DeclaredModel, ...],
+        Meta(description="as frozen, and as amendments left them: a cell keeps what it began with"),
+    ] = ()
+    budgets: tuple[DeclaredBudgets, ...] = ()
     flow: tuple[Flow, ...]
     arms: tuple[ArmSummary, ...]
     by_needs_gold_symbol: tuple[BySymbol, ...]
@@ -438,6 +463,70 @@ def _withdrawn(study: Study, declarations: Sequence[Declaration]) -> tuple[Withd
     return tuple(found.values())
 
 
+def _declared_models(
+    declarations: Sequence[Declaration], outcomes: Outcomes
+) -> tuple[DeclaredModel, ...]:
+    """By model, in the order in which the study names them first, every form that it had."""
+    began = [
+        (parse_cell_id(name).agent, cell.began)
+        for name, cell in outcomes.cells.items()
+        if cell.began is not None
+    ]
+    forms: dict[str, list[tuple[int, Model | None]]] = {}
+    for version in declarations:
+        for model in version.study.models:
+            forms.setdefault(model.id, [])
+        declared = {model.id: model for model in version.study.models}
+        for name, versions in forms.items():
+            versions.append((version.seq, declared.get(name)))
+    return tuple(
+        DeclaredModel(
+            since=since,
+            cells=sum(agent == name and since <= seq < until for agent, seq in began),
+            model=_without_credentials(model),
+        )
+        for name, versions in forms.items()
+        for since, until, model in _spans(versions)
+        if model is not None
+    )
+
+
+def _declared_budgets(
+    declarations: Sequence[Declaration], outcomes: Outcomes
+) -> tuple[DeclaredBudgets, ...]:
+    began = [cell.began for cell in outcomes.cells.values() if cell.began is not None]
+    return tuple(
+        DeclaredBudgets(
+            since=since, cells=sum(since <= seq < until for seq in began), budgets=budgets
+        )
+        for since, until, budgets in _spans(
+            [(version.seq, version.study.budgets) for version in declarations]
+        )
+    )
+
+
+def _spans(versions: Sequence[tuple[int, Part]]) -> list[tuple[int, float, Part]]:
+    """(record that made it so, record that ended it, part), one for each time that it changed."""
+    changes: list[tuple[int, Part]] = []
+    for seq, part in versions:
+        if not changes or changes[-1][1] != part:
+            changes.append((seq, part))
+    if not changes:
+        return []
+    ends = [*(seq for seq, _ in changes[1:]), math.inf]
+    return [(seq, end, part) for (seq, part), end in zip(changes, ends, strict=True)]
+
+
+def _without_credentials(model: Model) -> Model:
+    """Results are handed on, and these names may be addresses."""
+    return msgspec.structs.replace(
+        model,
+        key=without_credentials(model.key),
+        variant=without_credentials(model.variant),
+        quantization=without_credentials(model.quantization),
+    )
+
+
 # --- the analysis --------------------------------------------------------------------------------
 
 
@@ -452,7 +541,8 @@ def analyse(
     """Compute everything that the study declares.
 
     study: the study in force. outcomes, residency: folded up to ``computed_from.head``.
-    declarations: its versions in order, to tell what was declared too late to be confirmatory.
+    declarations: its versions in order, to tell what was declared too late to be confirmatory, and
+    with which models and budgets cells began.
     code_not_as_frozen: names of frozen files of code that are not those that now run.
 
     Raises ValueError for contrasts that the analyses cannot admit (see ``projections/analyses``);
@@ -478,6 +568,8 @@ def analyse(
         contrasts=contrasts,
         families=families,
         withdrawn=_withdrawn(study, declarations),
+        models=_declared_models(declarations, outcomes),
+        budgets=_declared_budgets(declarations, outcomes),
         flow=tuple(_flow(block, cells) for block in ("matrix", "repeat")),
         arms=tuple(_arm_summary(arm, model, matrix) for arm, model in arms),
         by_needs_gold_symbol=tuple(_by_symbol(arm, model, matrix) for arm, model in arms),

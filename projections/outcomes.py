@@ -34,6 +34,8 @@ class CellOutcome:
     """One cell's numbers. ``resolved`` is None while it is not graded or when it is void."""
 
     block: str
+    began: int | None = None
+    """Record at which the last attempt began; None before the first one."""
     resolved: bool | None = None
     verdict: str = ""
     resolved_if_submitted: bool | None = None
@@ -142,13 +144,15 @@ class Outcomes:
             case _:
                 cell = self.cells.get(fact.stream.removeprefix("cell/"))
                 if cell is not None:
-                    self._apply_to_cell(fact.stream, cell, event)
+                    self._apply_to_cell(fact, cell, event)
 
-    def _apply_to_cell(self, stream: str, cell: CellOutcome, event: Event) -> None:
+    def _apply_to_cell(self, fact: Fact, cell: CellOutcome, event: Event) -> None:
         match event:
             case CellStarted():
                 # A new attempt after an infrastructure failure: nothing had been observed.
-                self.cells[stream.removeprefix("cell/")] = CellOutcome(cell.block)
+                self.cells[fact.stream.removeprefix("cell/")] = CellOutcome(
+                    cell.block, began=fact.seq
+                )
             case BudgetCharged(kind="turn"):
                 cell.turns = event.used
             case BudgetCharged(kind="tool_call"):

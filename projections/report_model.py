@@ -257,6 +257,7 @@ def build_report(inputs: ReportInputs) -> Report:
                 _funnel(results),
                 _by_symbol(results),
                 _robustness(results),
+                _models(results),
                 _isolation(conduct),
                 _task_funnel(inputs.mined, inputs.tasks, study),
                 readings_section(study.readings),
@@ -845,11 +846,11 @@ def _resources(results: Results, study: Study, tasks: Mapping[str, Task]) -> Sec
     return Section(
         id="resources",
         title="Resources",
-        blocks=(spent, cost, loads, *_repository_sizes(study, tasks)),
+        blocks=(spent, cost, loads, *_repository_sizes(results, study, tasks)),
     )
 
 
-def _repository_sizes(study: Study, tasks: Mapping[str, Task]) -> list[Block]:
+def _repository_sizes(results: Results, study: Study, tasks: Mapping[str, Task]) -> list[Block]:
     """Whether the whole repository would have fitted into a prompt."""
     rows = []
     for repository in study.repositories:
@@ -865,7 +866,6 @@ def _repository_sizes(study: Study, tasks: Mapping[str, Task]) -> list[Block]:
                     _range(size.estimated_tokens for size in sizes),
                 )
             )
-    contexts = ", ".join(f"{model.id} {count(model.context_length)}" for model in study.models)
     return [
         Table(
             caption="Size of the base trees",
@@ -875,9 +875,24 @@ def _repository_sizes(study: Study, tasks: Mapping[str, Task]) -> list[Block]:
                 numbers=True,
             ),
             rows=tuple(rows),
-            note=f"Smallest to largest. Context of the models in tokens: {contexts}.",
+            note=f"Smallest to largest. {_contexts(results)}".strip(),
         )
     ]
+
+
+def _contexts(results: Results) -> str:
+    """Every context that was declared; the record that made it so where there are several."""
+    contexts: dict[str, list[tuple[int, str]]] = {}
+    for each in results.models:
+        of_model = contexts.setdefault(each.model.id, [])
+        tokens = count(each.model.context_length)
+        if not of_model or of_model[-1][1] != tokens:
+            of_model.append((each.since, tokens))
+    words = [
+        f"{name} {first}" + "".join(f", from record {seq} on {tokens}" for seq, tokens in later)
+        for name, ((_, first), *later) in contexts.items()
+    ]
+    return f"Context of the models in tokens: {'; '.join(words)}." if words else ""
 
 
 def _reliability(results: Results, study: Study) -> Section:
@@ -1020,6 +1035,82 @@ def _sensitivity(found: ContrastResult, results: Results) -> list[tuple[str, ...
     return rows + [
         completed(f"without {left.repository}", left.completion) for left in more.without_repository
     ]
+
+
+def _models(results: Results) -> Section:
+    """What was asked, how, and what a cell could spend: as frozen and as amendments left it."""
+    models = Table(
+        caption="Models",
+        columns=(
+            Column(title="model"),
+            *(Column(title=title, kind="number") for title in ("since record", "cells")),
+            *(Column(title=title, kind="code") for title in ("key", "variant")),
+            *(Column(title=title) for title in ("quantization", "format")),
+            *(Column(title=title, kind="number") for title in ("context", "largest context")),
+            *(Column(title=title) for title in ("reasoning", "earlier reasoning")),
+        ),
+        rows=tuple(
+            (
+                each.model.id,
+                str(each.since),
+                count(each.cells),
+                each.model.key,
+                each.model.variant,
+                each.model.quantization,
+                each.model.format,
+                count(each.model.context_length),
+                count(each.model.max_context_length),
+                each.model.reasoning,
+                each.model.reasoning_history,
+            )
+            for each in results.models
+        ),
+        note="Since the freeze, or since the amendment of that record. Cells: planned ones whose "
+        "last attempt began while it was so; a cell keeps what it began with. Context in tokens.",
+    )
+    sampling = Table(
+        caption="Sampling",
+        columns=columns(
+            "model",
+            *("since record", "temperature", "top p", "seed", "most tokens of an answer"),
+            numbers=True,
+        ),
+        rows=tuple(
+            (
+                each.model.id,
+                str(each.since),
+                f"{each.model.generation.temperature:g}",
+                f"{each.model.generation.top_p:g}",
+                str(each.model.generation.seed),
+                count(each.model.generation.max_completion_tokens),
+            )
+            for each in results.models
+        ),
+        note="A repeated cell adds the number of its repetition to the seed.",
+    )
+    budgets = Table(
+        caption="Budgets of a cell",
+        columns=columns(
+            "since record",
+            *("cells", "turns", "tool calls", "test runs", "bytes of a patch", "attempts"),
+            numbers=True,
+            first="number",
+        ),
+        rows=tuple(
+            (
+                str(each.since),
+                count(each.cells),
+                count(each.budgets.turns),
+                count(each.budgets.tool_calls),
+                count(each.budgets.test_runs),
+                count(each.budgets.patch_bytes),
+                count(each.budgets.infrastructure_attempts),
+            )
+            for each in results.budgets
+        ),
+    )
+    blocks = (models, sampling, budgets) if results.models else ()
+    return Section(id="models", title="Models and budgets", blocks=blocks)
 
 
 def _isolation(conduct: Conduct) -> Section:

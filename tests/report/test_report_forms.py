@@ -119,7 +119,16 @@ def test_nothing_comes_from_outside_and_nothing_runs(report: dict[str, bytes]) -
 def test_sections_stand_in_the_declared_order(page: Page) -> None:
     assert [heading.attributes["id"] for heading in page.all("h2")] == [
         *("result", "deviations", "flow", "primary", "matrix", "contrasts", "forest"),
-        *("secondary", "resources", "funnel", "gold-symbol", "robustness", "isolation", "tasks"),
+        *(
+            "secondary",
+            "resources",
+            "funnel",
+            "gold-symbol",
+            "robustness",
+            "models",
+            "isolation",
+            "tasks",
+        ),
         *("readings", "amendments", "reproduction"),
     ]
 
@@ -389,6 +398,57 @@ def test_an_amendment_shows_what_it_changed_from_what_to_what(make: Make) -> Non
     (hostile,) = [line for line in amendments.splitlines() if "readings." in line]
     assert hostile.count("`") == 2 and hostile.startswith("    - `") and hostile.endswith("`")
     assert hostile.replace("\u2192", "").isascii()
+
+
+def test_models_and_budgets_stand_as_cells_began_with_them(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    shorter = TOML.replace("context_length = 65536\nmax", "context_length = 8192\nmax", 1)
+    study.amend_to(f"{shorter}\n[budgets]\nturns = 20\n", "after_inspection")
+    files = reported(study)
+    frozen, amended = (
+        fact.seq
+        for fact in study.facts()
+        if fact.event.TYPE in ("study.frozen.v1", "amendment.recorded.v1")
+    )
+    results = msgspec.json.decode(files["results.json"], type=Results)
+    assert [
+        (each.model.id, each.since, each.cells, each.model.context_length)
+        for each in results.models
+    ] == [("M002", frozen, 6, 65536), ("M002", amended, 0, 8192), ("M003", frozen, 6, 65536)]
+    assert [(each.since, each.cells, each.budgets.turns) for each in results.budgets] == [
+        (frozen, 12, 12),
+        (amended, 0, 20),
+    ]
+    markdown = files["report.md"].decode()
+    key = "`test/strong` | `test/strong@4bit` | 4bit | mlx"
+    for line in (
+        f"| M002 | {frozen} | 6 | {key} | 65,536 | 65,536 | on | omit |",
+        f"| M002 | {amended} | 0 | {key} | 8,192 | 65,536 | on | omit |",
+        f"| M003 | {frozen} | 0 | 1 | 0 | 8,192 |",
+        f"| {frozen} | 12 | 12 | 12 | 2 | 1,000,000 | 3 |",
+        f"| {amended} | 0 | 20 | 12 | 2 | 1,000,000 | 3 |",
+    ):
+        assert f"\n{line}\n" in markdown
+    sentence = f"in tokens: M002 65,536, from record {amended} on 8,192; M003 65,536."
+    assert sentence in markdown
+    words = Page(files["report.html"]).words
+    assert sentence in words and "test/strong@4bit" in words and "8,192" in words
+
+
+def test_a_cell_that_begins_again_counts_where_its_last_attempt_began(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    begun = [fact.seq for fact in study.facts() if fact.event.TYPE == "cell.started.v1"]
+    results = msgspec.json.decode(reported(study)["results.json"], type=Results)
+    assert len(begun) == 14 and sum(each.cells for each in results.models) == 12
+
+
+def test_names_of_models_are_cleared_of_credentials(make: Make) -> None:
+    study = make(toml=TOML.replace('"test/strong"', '"http://me:word@host/strong?token=abc"'))
+    study.write_complete()
+    for content in reported(study).values():
+        assert b"me:word" not in content and b"token=abc" not in content
 
 
 def quoted_and_visible() -> str:
