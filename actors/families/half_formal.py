@@ -560,16 +560,22 @@ class Places:
             found = self._written(read, tool, root, keys)
             if found is not None:
                 return found
-        fields = [
-            name
-            for tool in self.writers.get(surface, ())
-            if isinstance(tool.operation.value, Mapping)
-            for name in tool.operation.value
-        ]
+        written: dict[str, None] = {}
+        for tool in self.writers.get(surface, ()):
+            value = tool.operation.value
+            if isinstance(value, Mapping):
+                written |= dict.fromkeys(value)
+            elif whole := re.fullmatch(r"\{(\w+)\}", str(value)):
+                written[whole[1]] = None
+        words = f"{text!r:.60} is nothing of the surface {surface!r}: no expected tool writes it"
+        if written:
+            words += (
+                f" (they write {', '.join(written)}); write `{next(iter(written))} == \u2026`, or"
+            )
+        else:
+            words += "; write"
         raise CannotInfer(
-            f"{text!r:.60} is nothing of the surface {surface!r}: no expected tool writes it"
-            + (f" (they write {', '.join(fields)})" if fields else "")
-            + "; write its whole path below the surface, keys joined by `/`"
+            f"{words} the path of what is there before the session begins, keys joined by `/`"
         )
 
     def _written(self, read: ReadCase, tool: Tool, root: str, keys: Sequence[str]) -> str | None:
@@ -620,7 +626,8 @@ class Places:
             return named[0]
         raise CannotInfer(
             f"which {name} of {tool.name} is meant cannot be told ({', '.join(keys) or 'none'}): "
-            f"name it in `action` ({name}=…), or write the whole path in the predicate"
+            f"name it in `action` ({name}=…)"
+            + (", or write the whole path in the predicate" if keys else "")
         )
 
 

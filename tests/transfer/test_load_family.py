@@ -134,7 +134,12 @@ BAD: dict[str, tuple[Callable[[], str | bytes], str]] = {
     ),
     "a field that nothing writes": (
         lambda: changed("status == incomplete", "colour == red", "F106"),
-        r"'colour' is nothing of the surface 'report'.*they write project, status, source_ref",
+        r"'colour' is nothing of the surface 'report'.*they write project, status, source_ref\); "
+        "write `project == …`",
+    ),
+    "an entry where a written value is meant": (
+        lambda: changed("staging/limits.toml.limit == 40", "77 == 40"),
+        r"'77' is nothing of the surface 'tree'.*they write value\); write `value == …`, or the",
     ),
     "a misspelt surface": (
         lambda: changed("surface: tree", "surface: tre"),
