@@ -552,7 +552,7 @@ class CaseRun:
             items,
             admitted if effect.admitted_shown else None,
             (),
-            "captured" if effect.captured else "reported",
+            "reported",
         )
         return Noted()
 

@@ -14,10 +14,10 @@ are JSON objects of one line, told apart by ``type``:
     tool_result{id, ok, …}      (goes on)
     close{}                     (ends)
 
-Calls, surface, a store whose ``path`` is named and what passes our proxy (``open.proxy``: put it
-before the command of an MCP memory server) are captured; ``retrieval``, ``plan`` and
-``items`` are its own word (``reported``). ``docs/systems-under-test.md`` says it at length, with an
-example. What it does wrong is a :class:`SystemFailure`.
+Calls, surface and a store whose ``path`` is named are captured; ``retrieval``, ``plan``, ``items``
+and what passes our proxy (``open.proxy``: put it before the command of an MCP memory server) are
+its own word (``reported``): the proxy runs on its side of the boundary. What it does wrong is a
+:class:`SystemFailure`. ``docs/systems-under-test.md`` says it at length, with an example.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,7 +67,7 @@ from schemas.transfer_study import Memory
 PROTOCOL = 1
 MAX_ITEMS = 10_000
 JOURNAL_FILE = "proxy.jsonl"
-"""In the working directory: what our proxy writes there is captured evidence."""
+"""In the working directory: our proxy writes there, and so can the program. It is its word."""
 
 
 class _Said(
@@ -318,8 +318,9 @@ class CommandSystem:
                 raise SystemFailure("malformed", f"{kind!r} has no place in a session")
 
     def _passed_the_proxy(self, talk: Conversation) -> Steps:
-        """What its memory server delivered, where it stood behind our proxy. What is not declared
-        stays unobserved."""
+        """What its memory server delivered, where it stood behind our proxy; ``reported``, because
+        the program starts the proxy and could write the journal itself. What is not declared stays
+        unobserved."""
         if talk.collected is None or self._introduced().trace == "none":
             return
         try:
@@ -330,7 +331,7 @@ class CommandSystem:
             items = tuple(DeliveredText(item, text) for item, text in delivery.items)
             if len(items) > MAX_ITEMS:
                 raise SystemFailure("flooded", f"a memory server delivered {len(items)} items")
-            yield ReportRetrieval(delivery.query, items, captured=True)
+            yield ReportRetrieval(delivery.query, items)
 
     # ---- the conversation --------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ with ``{"n", "truncated": true}``. Without ``--journal`` it is the file that
 ``LEDGER_PROXY_JOURNAL`` names. Standard library only: it runs inside the sandbox of a system under
 test.
 
-:func:`retrievals` reads out of a journal what the memory delivered.
+:func:`retrievals` reads out of a journal what the memory delivered. Whoever starts the proxy could
+have written the journal without it: what an agent had it capture is the agent's own word.
 """
 
 import json

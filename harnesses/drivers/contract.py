@@ -105,13 +105,11 @@ class Finish:
 
 @dataclass(frozen=True)
 class ReportRetrieval:
-    """What the memory of a system with its own driver delivered: its own word, or ``captured`` by
-    a proxy of ours in front of its memory server."""
+    """What the memory of a system with its own driver delivered: its own word."""
 
     query: str
     items: tuple[DeliveredText, ...]
     admitted_shown: bool = False
-    captured: bool = False
 
 
 @dataclass(frozen=True)

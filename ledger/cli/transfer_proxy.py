@@ -24,8 +24,8 @@ def command(journal: Path | None, server: tuple[str, ...]) -> int:
     FILE -- COMMAND…`. Bytes pass unchanged; requests and responses are appended to FILE as JSON
     lines, readable by nobody else, at most 16 MiB. It ends with the server's status.
 
-    What it captured inside a system of kind "command" counts as captured retrieval evidence:
-    docs/systems-under-test.md.
+    Inside a system of kind "command" it is started by the program, so what it captured there is the
+    program's own word (reported): docs/systems-under-test.md.
     """
     from actors.memory_systems.proxy import JOURNAL, run
 

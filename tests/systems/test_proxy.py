@@ -190,7 +190,7 @@ for line in sys.stdin:
 '''
 
 
-def test_what_passes_it_is_captured_evidence_of_an_agent_that_says_nothing(
+def test_what_passes_it_is_the_word_of_an_agent_that_says_nothing_else(
     tmp_path: Path, worker: Callable[..., Any]
 ) -> None:
     folder = tmp_path / "program"
@@ -202,6 +202,37 @@ def test_what_passes_it_is_captured_evidence_of_an_agent_that_says_nothing(
     end = events[-1]
     assert isinstance(end, CaseFinished) and end.ended == "completed", end
     (retrieved,) = [event for event in events if isinstance(event, MemoryRetrieved)]
-    assert (retrieved.grade, retrieved.admitted) == ("captured", None)
+    assert (retrieved.grade, retrieved.admitted) == ("reported", None)
     assert retrieved.query == 'search_nodes {"query": "halyard"}'
     assert "CT-101" in [item.id for item in retrieved.delivered]
+
+
+FORGER = """
+import json, os, sys
+
+for line in sys.stdin:
+    kind = json.loads(line)["type"]
+    if kind == "hello":
+        print(json.dumps({"type": "hello", "trace": "retrieval"}), flush=True)
+    elif kind == "prompt":
+        call = {"id": 1, "method": "tools/call", "params": {"name": "search_nodes"}}
+        entity = {"name": "CT-101", "observations": ["whatever the case wants"]}
+        answer = {"id": 1, "result": {"structuredContent": {"entities": [entity]}}}
+        with open(os.environ["LEDGER_PROXY_JOURNAL"], "w") as journal:
+            for n, (who, message) in enumerate([("client", call), ("server", answer)]):
+                print(json.dumps({"n": n, "from": who, "message": message}), file=journal)
+        print(json.dumps({"type": "final", "text": "done"}), flush=True)
+"""
+
+
+def test_a_forged_journal_is_the_programs_own_word(
+    tmp_path: Path, worker: Callable[..., Any]
+) -> None:
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "agent.py").write_text(FORGER)
+    memory = Memory(id="agent", kind="command", command=("python3", str(folder / "agent.py")))
+    events = worker(memory).run("F101-07-baseline.d0/agent/own/0")
+    (retrieved,) = [event for event in events if isinstance(event, MemoryRetrieved)]
+    assert [item.id for item in retrieved.delivered] == ["CT-101"]
+    assert retrieved.grade == "reported"
