@@ -308,7 +308,7 @@ def amend_study(work: Work) -> Done:
         )
     plan = None
     if isinstance(study, TransferStudy):
-        plan = amended_plan(study, changed, progress)
+        plan = amended_plan(work, study, changed, progress)
     event = AmendmentRecorded(
         reason=command.reason,
         changes_claim=command.changes_claim,

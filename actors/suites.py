@@ -3,11 +3,13 @@
 Pure functions of the study and the files; what is refused here is refused before anything is bound.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from actors.families.load import FamilyError, load_family
+from actors.memory_systems.process import words_that_reach
 from ledger.errors import Refused
 from ledger.study_directory import StudyDirectory
 from schemas.identifiers import CellId, check_identifier
@@ -15,6 +17,9 @@ from schemas.lifecycle import Standing, effective_lifecycle, standings_of
 from schemas.plan import Plan, PlannedCell
 from schemas.transfer import Family, FrozenSuite, PlannedCase
 from schemas.transfer_study import Driver, Memory, System, TransferStudy
+
+CORRECTIONS = "corrections"
+"""Folder in which people keep the files of their records."""
 
 
 def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Family, ...]:
@@ -39,6 +44,25 @@ def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Fami
             if seen.setdefault(name, path) != path:
                 raise Refused(f"{path}: {name} stands in {seen[name]} too; every id is used once")
     return tuple(families)
+
+
+def check_commands(directory: StudyDirectory, study: TransferStudy) -> None:
+    """Raises Refused with every word of a command that would show a system the expected answers, or
+    that lies in what the ledger keeps for itself."""
+    names = [*study.suite.families, directory.toml.name, directory.var.name, CORRECTIONS]
+    kept = [directory.root / name for name in names]
+    problems = [
+        f"`memories[{index}].command`: {word!r} puts {os.path.relpath(place, directory.root)} "
+        "within the program's reach"
+        for index, memory in enumerate(study.memories)
+        for word, place in words_that_reach(memory.command, directory.root, kept)
+    ]
+    if problems:
+        raise Refused(
+            f"{directory.toml}: {'; '.join(problems)}. The sandbox shows a file that a command "
+            "names together with its folder: move the agent into a folder of its own, such as "
+            "agent/, without families, corrections, study.toml and var/, and name none of these"
+        )
 
 
 def freeze_suite(

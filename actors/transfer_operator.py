@@ -11,7 +11,7 @@ import msgspec
 from actors.families.problems import said_once
 from actors.families.review import review_suite
 from actors.loop import Work
-from actors.suites import extend_plan, freeze_suite, plan_suite, read_families
+from actors.suites import check_commands, extend_plan, freeze_suite, plan_suite, read_families
 from ledger.errors import Refused
 from projections.corrections import Corrections
 from projections.fold import fold
@@ -32,6 +32,7 @@ def prepared(work: Work, study: TransferStudy) -> tuple[FrozenSuite, Plan]:
     families = read_families(work.context.directory, study)
     corrections = fold(Corrections(), work.context.log_facts())
     _refuse_problems(families, corrections)
+    check_commands(work.context.directory, study)
     suite = freeze_suite(study, families, corrections.standings)
     return suite, plan_suite(study, suite)
 
@@ -67,12 +68,13 @@ def system_identities(
 
 
 def amended_plan(
-    study: TransferStudy, changed: Sequence[FrozenFile], progress: Progress
+    work: Work, study: TransferStudy, changed: Sequence[FrozenFile], progress: Progress
 ) -> Plan | None:
     """The plan as the amended study has it; None where it stays. Until the first run has begun it
     is made anew; afterwards the cells of new systems are put at its end.
 
-    Raises Refused for a family that changed: that is a new version of the suite.
+    Raises Refused for a family that changed: that is a new version of the suite; and for a command
+    that would show its program the answers.
     """
     old, suite, plan = progress.study, progress.suite, progress.prepared_plan
     if not isinstance(old, TransferStudy) or suite is None or plan is None:
@@ -84,6 +86,7 @@ def amended_plan(
                 f"{file.name} changed: another prompt, fixture or predicate is another suite. Put "
                 "it back, or begin a new study with another suite.version"
             )
+    check_commands(work.context.directory, study)
     amended = plan_suite(study, suite)
     if progress.begun:
         amended = extend_plan(plan, amended)

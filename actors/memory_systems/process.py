@@ -14,7 +14,7 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -103,20 +103,14 @@ def find_program(command: tuple[str, ...], study: Path) -> Program:
     own: list[Path] = []
     if Path(program).name.startswith("python"):
         visible += interpreter_paths(interpreter(Path(program)))
-        environment = Path(program).parent.parent
-        if (environment / "pyvenv.cfg").is_file():
-            visible.append(environment)
+        visible += _environment(Path(program))
     found = []
     for argument in arguments:
-        path = Path(os.path.abspath(study / argument))
-        if argument.startswith("-") or not path.is_file():
+        if (path := _file_named(argument, study)) is None:
             found.append(argument)
             continue
         found.append(str(path))
-        shown = path if study.is_relative_to(path.parent) else path.parent
-        for parent in path.parents:
-            if parent.name == "node_modules":
-                shown = parent
+        shown = _shown_with(path, study)
         visible.append(shown)
         own.append(path if shown.name == "node_modules" else shown)
     if "/" in name and not _of_the_system(program):
@@ -137,6 +131,50 @@ def unbound_files(command: tuple[str, ...], study: Path, documents: Iterable[str
             if kept and os.path.realpath(path) not in bound:
                 found.add(os.path.relpath(path, root))
     return sorted(found)
+
+
+def words_that_reach(
+    command: tuple[str, ...], study: Path, kept: Sequence[Path]
+) -> list[tuple[str, Path]]:
+    """Words of the command that are, contain or lie in one of the places ``kept``, or with which
+    the sandbox shows what does; each with the first such place. Links are followed."""
+    study = Path(os.path.realpath(study))
+    reached = []
+    for index, word in enumerate(command):
+        place = Path(os.path.abspath(study / word))
+        if word.startswith("-") or (not index and "/" not in word) or not os.path.exists(place):
+            continue
+        places = [place]
+        if not index:
+            places += _environment(place)
+        elif (path := _file_named(word, study)) is not None:
+            places.append(_shown_with(path, study))
+        real = [Path(os.path.realpath(each)) for each in places]
+        for one in (Path(os.path.realpath(each)) for each in kept):
+            if any(each.is_relative_to(one) or one.is_relative_to(each) for each in real):
+                reached.append((word, one))
+                break
+    return reached
+
+
+def _file_named(argument: str, study: Path) -> Path | None:
+    path = Path(os.path.abspath(study / argument))
+    return None if argument.startswith("-") or not os.path.isfile(path) else path
+
+
+def _environment(program: Path) -> list[Path]:
+    """The virtual environment that a Python belongs to, if it does."""
+    place = program.parent.parent
+    is_one = program.name.startswith("python") and (place / "pyvenv.cfg").is_file()
+    return [place] if is_one else []
+
+
+def _shown_with(path: Path, study: Path) -> Path:
+    """What the sandbox shows for a file that a command names: see :func:`find_program`."""
+    packages = [parent for parent in path.parents if parent.name == "node_modules"]
+    if packages:
+        return packages[-1]
+    return path if study.is_relative_to(path.parent) else path.parent
 
 
 def _of_the_system(program: str) -> bool:

@@ -96,11 +96,14 @@ def new(
 def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Path, ...]) -> None:
     """Review families: completeness, record rules, leakage lint, and every case played once.
 
-    Without FILES those that study.toml names. Prints what the conversion inferred, the topic terms,
+    Without FILES those that study.toml names, and whether a system's command would show it the
+    expected answers. Prints what the conversion inferred, the topic terms,
     and what is waived and why. Ends with status 1 where a problem is not waived.
     """
     from actors.families.problems import said_once
     from actors.families.review import review_suite, unwaived
+    from actors.suites import check_commands
+    from schemas.transfer_study import TransferStudy
 
     loaded, unread = _load(study, files)
     corrections = _corrections(study)
@@ -133,6 +136,11 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
             f"{wrong} problem{'s' if wrong > 1 else ''}: change the family, or waive a rule with "
             "its reason (`waivers`)"
         )
+    if not files:
+        directory = StudyDirectory(study)
+        _, declared = directory.read_study()
+        assert isinstance(declared, TransferStudy)
+        check_commands(directory, declared)
 
 
 command.add_command(transfer_repair.command)

@@ -229,6 +229,43 @@ def test_a_correction_of_the_ledger_is_taken_and_what_it_knows_decides(
     assert ledger("transfer", "validate", given, "--study", study).status == 0
 
 
+def test_a_command_that_shows_the_answers_is_refused_before_and_after_the_freeze(
+    ledger: Run, tmp_path: Path
+) -> None:
+    study = tmp_path / "study"
+    (study / "families").mkdir(parents=True)
+    (study / "agent").mkdir()
+    (study / "agent" / "a.py").write_text("")
+    (study / "families" / "F101.yaml").write_bytes((EXAMPLES / "F101.yaml").read_bytes())
+    text = """format = 1
+kind = "transfer"
+id = "answers"
+title = "t"
+question = "q"
+suite = { version = "1", families = ["families/F101.yaml"], distractors = [0] }
+memories = [{ id = "agent", kind = "command", command = ["python3", "agent/a.py"] }]
+drivers = [{ id = "own", kind = "own" }]
+systems = [{ memory = "agent", driver = "own" }]
+"""
+    shows = text.replace('"agent/a.py"', '"agent/a.py", "families/F101.yaml"')
+
+    def refuse(*words: str) -> None:
+        (study / "study.toml").write_text(shows)
+        ran = ledger(*words, "--study", study)
+        assert ran.status == 1 and "'families/F101.yaml' puts families/F101.yaml" in ran.err, ran
+        assert "move the agent into a folder of its own" in ran.err
+        (study / "study.toml").write_text(text)
+
+    (study / "study.toml").write_text(text)
+    assert ledger("init", study).status == 0
+    refuse("transfer", "validate")
+    refuse("freeze")
+    assert ledger("transfer", "validate", "--study", study).status == 0
+    frozen = ledger("freeze", "--study", study)
+    assert frozen.status == 0, frozen.err
+    refuse("amend", "--reason", "x")
+
+
 BAD: dict[str, tuple[Callable[[Path], tuple[str | Path, ...]], int, str]] = {
     "no file": (lambda _: ("validate", "none.yaml"), 2, "there is no file none.yaml"),
     "a folder": (lambda here: ("validate", here), 2, "is a folder"),

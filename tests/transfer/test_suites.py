@@ -9,6 +9,7 @@ from actors import families
 from actors.families.load import load_family
 from actors.scheduler import next_step
 from actors.suites import (
+    check_commands,
     extend_plan,
     freeze_suite,
     plan_suite,
@@ -136,6 +137,46 @@ def test_two_files_with_one_family_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((GIVEN / "F101.yaml").read_bytes())
     with pytest.raises(Refused, match=r"F106.yaml: F101 stands in F101.yaml too"):
         read_families(StudyDirectory(tmp_path), STUDY)
+
+
+@pytest.mark.parametrize(
+    ("words", "reached"),
+    [
+        ("python3 agent/a.py --now -c word agent", ""),
+        ("python3 agent/linked", "families/F101.yaml"),
+        ("python3 alone.py", ""),
+        ("./agent/run", ""),
+        ("node agent/node_modules/x/index.js", ""),
+        ("python3 agent/a.py F106.yaml", "F106.yaml"),
+        ("python3 families/a.py", "families/F101.yaml"),
+        ("python3 agent/a.py families", "families/F101.yaml"),
+        ("python3 agent/a.py ../study/families/F101.yaml", "families/F101.yaml"),
+        ("python3 agent/a.py study.toml", "study.toml"),
+        ("python3 var/a.py", "var"),
+        ("python3 corrections/CT-1.yaml", "corrections"),
+        ("python3 answers/a.py", "families/F101.yaml"),
+        ("./bin/python", "families/F101.yaml"),
+    ],
+)
+def test_no_command_reaches_the_answers(tmp_path: Path, words: str, reached: str) -> None:
+    root = tmp_path / "study"
+    files = "families/a.py families/F101.yaml F106.yaml agent/a.py agent/run alone.py var/a.py"
+    more = "study.toml corrections/CT-1.yaml agent/node_modules/x/index.js pyvenv.cfg bin/python"
+    for name in f"{files} {more}".split():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    (root / "answers").symlink_to("families")
+    (root / "agent" / "linked").symlink_to("../families/F101.yaml")
+    study = study_of("families/F101.yaml", "F106.yaml")
+    (own,) = [memory for memory in study.memories if memory.command]
+    memory = msgspec.structs.replace(own, command=tuple(words.split()))
+    study = msgspec.structs.replace(study, memories=(study.memories[0], memory))
+    if not reached:
+        check_commands(StudyDirectory(root), study)
+        return
+    with pytest.raises(Refused, match="move the agent into a folder of its own") as refused:
+        check_commands(StudyDirectory(root), study)
+    assert f"`memories[1].command`: {words.split()[-1]!r} puts {reached} " in str(refused.value)
 
 
 @pytest.mark.parametrize(
