@@ -104,7 +104,7 @@ class RecordedMemory:
     def snapshot(self) -> Snapshot:
         event = self._next(StoreSnapshotted)
         items = None if event.items is None else self._items(event.items)
-        return Snapshot(event.digest, event.grade, items)
+        return Snapshot(event.digest, event.grade, items, event.whole)
 
     def recall(self, query: str, session: Session) -> Delivery:
         event = self._next(MemoryRetrieved)

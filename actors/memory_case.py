@@ -310,6 +310,7 @@ class CaseRun:
                 digest=taken.digest,
                 grade=taken.grade,
                 items=None if taken.items is None else self._items(bounded(taken.items)),
+                whole=taken.whole,
             )
         )
 

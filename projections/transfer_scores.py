@@ -641,7 +641,7 @@ def _retention_absent(
     for seq, snapshot in looked_at:
         items = (reading.items(snapshot) or ()) if reading.usable(snapshot.grade) else ()
         # A record that was cut in pieces is found in the items one after the other.
-        texts = [item.text for item in items]
+        texts = [item.text for item in items] + [item.id for item in items]
         for name in names:
             if any(reading.mentions(name, text) for text in (*texts, " ".join(texts))):
                 return score(
@@ -667,8 +667,8 @@ def _cannot_be_told_apart(
     reading: Reading, names: Sequence[str], after: Sequence[tuple[int, StoreSnapshotted]]
 ) -> str:
     """Why it is not known that nothing of what was taught was kept; empty where it is. A store that
-    did not change kept nothing. Of one that did, every new item must be shown, and be about
-    something else."""
+    did not change kept nothing. Of one that did, nothing may lie in it that is not shown, and every
+    new item must be about something else."""
     if [snapshot.when for _, snapshot in after] != [
         "after_write",
         "before_session",
@@ -688,10 +688,12 @@ def _cannot_be_told_apart(
             return "the store cannot be read"
         if snapshot.digest and snapshot.digest == before[-1].digest:
             continue
+        if not snapshot.whole:
+            return f"the store changed ({snapshot.when}), and not all that lies in it is shown"
         items = reading.items(snapshot)
         if items is None or known is None:
             return "the store changed, and its items cannot be read"
-        new = [item.text for item in items if item not in known]
+        new = [f"{item.id} {item.text}" for item in items if item not in known]
         for name in names:
             shared = sorted(reading.shared_words(name, " ".join(new)))
             if len(shared) > MAX_SHARED_WORDS:

@@ -43,6 +43,7 @@ from actors.memory_systems.process import (
     Conversation,
     find_program,
     odd_files,
+    repeats_a_key,
 )
 from actors.sandbox.layout import launcher_interpreter
 from harnesses.drivers.contract import (
@@ -231,7 +232,7 @@ class CommandSystem:
         no file; nothing where it calls its store opaque."""
         if self._store_file is not None:
             self._end()
-            return Snapshot(self._kept.keep(), "captured", self._read(self._store_file))
+            return self._captured(self._kept.keep(), self._store_file)
         if self._failure is not None:
             raise self._failure  # it would fail, hang or flood once more
         with self._watched():
@@ -248,9 +249,9 @@ class CommandSystem:
             raise SystemFailure("malformed", "snapshot: says either `path` or `items`")
         digest = self._kept.keep()
         if taken.path is not None:
-            items = self._read(taken.path)
+            captured = self._captured(digest, taken.path)
             self._store_file = taken.path
-            return Snapshot(digest, "captured", items)
+            return captured
         told = tuple(StoredItem(item.id, item.text) for item in taken.items or ())
         if len(told) > MAX_ITEMS:
             raise SystemFailure("flooded", f"snapshot: {len(told)} items")
@@ -410,7 +411,7 @@ class CommandSystem:
         if talk is not None:
             talk.end()
 
-    def _read(self, named: str) -> tuple[StoredItem, ...]:
+    def _captured(self, digest: str, named: str) -> Snapshot:
         """The store's items: lines ``{"id", "text"}`` where every line is one; else one text."""
         path = Path(named)
         if path.is_absolute() or ".." in path.parts or "\0" in named:
@@ -421,14 +422,20 @@ class CommandSystem:
         try:
             content = read_regular(place, MAX_STORE)
         except FileNotFoundError:
-            return ()  # nothing was kept yet
+            # Nothing was kept yet, or elsewhere.
+            return Snapshot(digest, "captured", (), whole=self._kept.holds_only(named))
         except OSError as error:
             raise SystemFailure("malformed", f"snapshot: {named[:200]!r}: {error}") from None
+        alone = self._kept.holds_only(named)
+        lines = content.splitlines()
         try:
-            lines = [msgspec.json.decode(line, type=Item) for line in content.splitlines()]
+            read = [msgspec.json.decode(line, type=Item) for line in lines]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return (StoredItem(named, content.decode("utf-8", "replace")),)
-        return tuple(StoredItem(line.id, line.text) for line in lines)
+            text = StoredItem(named, content.decode("utf-8", "replace"))
+            return Snapshot(digest, "captured", (text,), whole=alone)
+        items = tuple(StoredItem(item.id, item.text) for item in read)
+        whole = alone and not any(repeats_a_key(line) for line in lines)
+        return Snapshot(digest, "captured", items, whole=whole)
 
 
 def _opened(given: SessionInput) -> dict[str, Any]:

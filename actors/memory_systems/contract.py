@@ -66,6 +66,8 @@ class Snapshot:
     """Of its whole content; empty where it cannot be read."""
     grade: Grade
     items: tuple[StoredItem, ...] | None
+    whole: bool = False
+    """We see ourselves that nothing lies in the store but these items."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class FolderMemory:
         if not copy.exists():
             shutil.copytree(self._tree, copy)
         items = tuple(item for path in self._files() for item in self._sections(path))
-        return Snapshot(digest, "captured", items)
+        return Snapshot(digest, "captured", items, whole=True)
 
     def restore(self, digest: str) -> None:
         copy = self._copies / digest

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from actors.memory_systems.contract import DIGEST
-from actors.memory_systems.process import copy_tree, tree_digest
+from actors.memory_systems.process import contents, copy_tree, tree_digest
 from actors.sandbox.run import remove_tree
 
 
@@ -27,6 +27,11 @@ class KeptFolder:
         if not copy.exists():
             copy_tree(self.live, copy)
         return digest
+
+    def holds_only(self, name: str) -> bool:
+        """Whether nothing but this file lies in the store, not even an empty folder: a name can
+        say something too. Raises SystemFailure: too deep."""
+        return all(path == self.live / name for path in contents(self.live))
 
     def restore(self, digest: str) -> None:
         """Raises LookupError for a digest that was never taken."""

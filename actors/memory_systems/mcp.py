@@ -9,7 +9,7 @@ one substring. Retention is read from the file (captured), retrieval as the call
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -24,7 +24,13 @@ from actors.memory_systems.contract import (
     layer_digest,
 )
 from actors.memory_systems.kept_folder import KeptFolder
-from actors.memory_systems.process import MAX_STORE, Conversation, find_program, odd_files
+from actors.memory_systems.process import (
+    MAX_STORE,
+    Conversation,
+    find_program,
+    odd_files,
+    repeats_a_key,
+)
 from harnesses.memory.contract import StoredItem
 from ledger.errors import Refused
 from ledger.regular_file import read_regular
@@ -50,6 +56,21 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def item(self) -> StoredItem:
         return StoredItem(self.name, "\n".join(self.observations))
+
+
+class _OwnEntity(Entity, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One as it is put in here: its item is all of it."""
+
+    type: Literal["entity"]
+    entityType: Literal["correction", "note"]
+
+    @classmethod
+    def is_all_of(cls, line: bytes) -> bool:
+        try:
+            msgspec.json.decode(line, type=cls)
+        except msgspec.ValidationError:
+            return False
+        return not repeats_a_key(line)
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +136,7 @@ class McpMemory:
         try:
             lines = read_regular(self._kept.live / FILE, MAX_STORE).splitlines()
         except FileNotFoundError:
-            return Snapshot(digest, "captured", ())
+            return Snapshot(digest, "captured", (), whole=self._kept.holds_only(FILE))
         except OSError as error:
             raise SystemFailure("malformed", f"its store: {error}") from None
         try:
@@ -126,7 +147,8 @@ class McpMemory:
             )
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise SystemFailure("malformed", f"its store: {error}") from None
-        return Snapshot(digest, "captured", items)
+        whole = self._kept.holds_only(FILE) and all(map(_OwnEntity.is_all_of, filter(None, lines)))
+        return Snapshot(digest, "captured", items, whole)
 
     def restore(self, digest: str) -> None:
         self.close()

@@ -112,7 +112,7 @@ class Mem0Memory:
         self.close()
         digest = layer_digest([(item.id, item.text) for item in items])
         self._kept.keep(digest)
-        return Snapshot(digest, "captured", items)
+        return Snapshot(digest, "captured", items, whole=True)
 
     def restore(self, digest: str) -> None:
         self.close()

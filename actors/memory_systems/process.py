@@ -8,6 +8,7 @@ it says is bounded in bytes and time before it is looked at; whatever it does, i
 
 import contextlib
 import dataclasses
+import json
 import os
 import selectors
 import shutil
@@ -397,6 +398,26 @@ def _entries(folder: Path) -> Iterator[Path]:
             yield Path(parent, name)
 
 
+def empty_folders(folder: Path) -> Iterator[Path]:
+    """Every folder beneath in which nothing lies."""
+    for parent, folders, names in os.walk(folder):
+        if not folders and not names and Path(parent) != folder:
+            yield Path(parent)
+
+
+def contents(folder: Path) -> Iterator[Path]:
+    """Everything beneath that can be told apart: files, what is no file, and empty folders. Raises
+    SystemFailure for folders nested too deep."""
+    yield from _entries(folder)
+    yield from empty_folders(folder)
+
+
+def repeats_a_key(line: bytes) -> bool:
+    """Whether an object of one line says a key twice: what is said first is not read."""
+    keys = [key for key, _ in json.loads(line, object_pairs_hook=list)]
+    return len(keys) != len(set(keys))
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a regular file. Raises OSError where something else stands there."""
     digest = sha256()
@@ -407,18 +428,21 @@ def file_digest(path: Path) -> str:
 
 
 def tree_digest(folder: Path) -> str:
-    """SHA-256 over lines ``<digest>  <path>``, sorted by path. Raises SystemFailure above
-    MAX_STORE bytes."""
+    """SHA-256 over lines ``<digest>  <path>``, sorted by path, and behind them ``<path>/`` of every
+    empty folder. Raises SystemFailure above MAX_STORE bytes."""
     files = sorted(regular_files(folder), key=lambda path: path.relative_to(folder).as_posix())
     if sum(path.lstat().st_size for path in files) > MAX_STORE:
         raise SystemFailure("flooded", f"a store of more than {MAX_STORE} bytes")
     lines = [f"{file_digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    lines += sorted(f"{path.relative_to(folder).as_posix()}/\n" for path in empty_folders(folder))
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def copy_tree(source: Path, destination: Path) -> None:
-    """Copy the regular files, and nothing else."""
+    """Copy the regular files and the folders, and nothing else."""
     destination.mkdir()
+    for path in empty_folders(source):
+        (destination / path.relative_to(source)).mkdir(parents=True, exist_ok=True)
     for path in regular_files(source):
         copy = destination / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -98,7 +98,7 @@ class StoreMemory:
         content = self._file.read_bytes()
         digest = sha256(content).hexdigest()
         (self._copies / digest).write_bytes(content)
-        return Snapshot(digest, "captured", self._items())
+        return Snapshot(digest, "captured", self._items(), whole=True)
 
     def restore(self, digest: str) -> None:
         copy = self._copies / digest

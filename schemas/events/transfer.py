@@ -100,6 +100,9 @@ class StoreSnapshotted(Event):
     items: Annotated[
         ArtifactRef | None, Meta(description="JSON list of {id, text}; null: not readable")
     ] = None
+    whole: Annotated[
+        bool, Meta(description="the items are everything in the store, as far as we see ourselves")
+    ] = False
 
 
 class SessionOpened(Event):

@@ -187,6 +187,35 @@ def test_a_store_that_is_told_and_not_shown_is_its_own_word(
     assert [shot.grade for shot in shots] == ["reported", "reported"]
 
 
+@pytest.mark.parametrize(
+    ("also", "whole"),
+    [
+        ("pass", True),
+        ("open('store/other.txt', 'w').write(message['text'])", False),
+        ("os.makedirs('store/' + message['text'][:20], exist_ok=True)", False),
+        ('open("store/notes.jsonl", "a").write(\'{"text": "x", "id": "n", "text": "y"}\')', False),
+    ],
+)
+def test_a_store_of_more_than_the_named_file_is_not_all_shown(
+    worker: Make, program: Callable[[str], Memory], also: str, whole: bool
+) -> None:
+    keeps = program(
+        f"""
+        def keep(message):
+            with open("store/notes.jsonl", "a") as file:
+                print(json.dumps({{"id": "n", "text": "a"}}), file=file)
+            {also}
+            say(type="final", text="done")
+
+        serve(hello=lambda message: say(**HELLO, write_path=True), prompt=keep)
+        """
+    )
+    events = worker(keeps).run("F105-02-persistence.d0/agent/own/0")
+    before, after, *_ = of(events, StoreSnapshotted)
+    assert before.digest != after.digest
+    assert (before.whole, after.whole) == (True, whole)
+
+
 def test_a_session_is_a_process_with_nothing_of_the_last_one(
     worker: Make, program: Callable[[str], Memory]
 ) -> None:

@@ -1,5 +1,6 @@
 """What every memory under test promises: snapshot and restore by digest, ids of what is seeded."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from actors.memory_systems.contract import MEMORY_LAYERS, CaseFolders, MemorySystem, Opening, asked
 from actors.memory_systems.folder import folder_name
+from actors.memory_systems.kept_folder import KeptFolder
 from actors.memory_systems.registry import open_memory
 from ledger.errors import Refused
 from schemas.correction import Session
@@ -202,3 +204,27 @@ def test_a_project_that_is_named_like_the_file_at_the_top_has_a_folder(
     other = msgspec.structs.replace(session, project="other")
     assert "for this project" in system.recall("", session).items[0].text
     assert system.recall("", other).items == ()
+
+
+@pytest.mark.parametrize(
+    ("write", "alone"),
+    [
+        (lambda live: (live / "notes").write_text("more"), True),
+        (lambda live: (live / "other.txt").write_text("more"), False),
+        (lambda live: (live / ".h").write_text("more"), False),
+        (lambda live: (live / "use the vault").mkdir(), False),
+    ],
+)
+def test_a_kept_folder_shows_whether_a_file_is_all_that_lies_in_it(
+    tmp_path: Path, write: Callable[[Path], object], alone: bool
+) -> None:
+    kept = KeptFolder(tmp_path)
+    (kept.live / "notes").write_text("one")
+    before = kept.keep()
+    assert kept.holds_only("notes")
+    write(kept.live)
+    assert kept.holds_only("notes") is alone
+    changed = kept.keep()
+    assert changed != before
+    kept.restore(changed)
+    assert kept.keep() == changed

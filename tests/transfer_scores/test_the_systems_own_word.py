@@ -32,11 +32,16 @@ def rows(items: Items) -> list[dict[str, str]]:
     return [{"id": name, "text": text} for name, text in items]
 
 
-def keeping(story: Story, items: Items) -> list[Event]:
+def keeping(story: Story, items: Items, whole: bool = True) -> list[Event]:
     """The run in which the session's teaching left these items beside the others."""
     content = [*rows(items), *rows([("noise", "unrelated words")])]
     return [
-        msgspec.structs.replace(event, digest=digest_of(str(content)), items=story.put(content))
+        msgspec.structs.replace(
+            event,
+            digest=digest_of(f"{content} {whole}"),
+            items=story.put(content),
+            whole=whole,
+        )
         if isinstance(event, StoreSnapshotted) and event.when != "before_write"
         else event
         for event in recorded(story, "unkept")
@@ -51,6 +56,8 @@ def keeping(story: Story, items: Items) -> list[Event]:
         ([("n", "Until noon: use the vault.")], "fail"),
         ([("n", "Until no\u200bon: use the ｖault.")], "fail"),
         ([("n", "Until noon:"), ("o", "use the vault.")], "fail"),
+        ([("Until noon: use the vault.", "")], "fail"),
+        ([("alder-reports", "from the vault")], "unobserved"),
         ([("n", "Status source for alder reports: the vault.")], "unobserved"),
         ([("n", "Reports of alder:"), ("o", "from the vault")], "unobserved"),
     ],
@@ -61,6 +68,22 @@ def test_what_may_not_be_kept_is_absent_only_where_nothing_could_be_it(
     story = Story()
     run = scored(story, "unkept", keeping(story, kept))
     assert run.stages["retention"].verdict == expected, run.stages["retention"].why
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        ([], "unobserved"),
+        ([("n", "The weather was fine.")], "unobserved"),
+        ([("n", "Until noon: use the vault.")], "fail"),
+    ],
+)
+def test_a_store_that_changed_where_nobody_looks_is_not_shown_to_lack_anything(
+    kept: Items, expected: str
+) -> None:
+    story = Story()
+    retention = scored(story, "unkept", keeping(story, kept, whole=False)).stages["retention"]
+    assert retention.verdict == expected, retention.why
 
 
 @pytest.mark.parametrize("lost", ["before_write", "after_write", "before_session", "after_session"])

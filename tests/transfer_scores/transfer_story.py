@@ -591,6 +591,7 @@ class Story:
             digest=digest_of(str(items)) if readable else "",
             grade=grade if readable else "none",
             items=self.put(items) if readable else None,
+            whole=readable,
         )
 
     def opened(self, case: Case, purpose: Any) -> SessionOpened:
