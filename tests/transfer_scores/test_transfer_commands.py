@@ -212,7 +212,9 @@ def test_words_of_repair_studies_are_not_used_where_there_are_no_tasks(ran: Stud
 def test_a_backup_holds_the_families_and_can_be_gone_on_with(
     ran: StudyOnDisk, tmp_path: Path
 ) -> None:
-    copy = StudyOnDisk(tmp_path / "backup", ran.config)
+    # A configuration of its own: what is seen of the copy would contradict the study.
+    config = Path(shutil.copytree(ran.config, tmp_path / "config"))
+    copy = StudyOnDisk(tmp_path / "backup", config)
     made = ran.ledger_command("backup", str(copy.path))
     assert made.status == 0, made.err
     for name in ("study.toml", "families/F101.yaml", "families/F106.yaml"):
