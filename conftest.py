@@ -5,11 +5,17 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.faults.fault_points import counted
 
 fault_points: Counter[str] = Counter()
 """By kind, how many the processes of this session have counted."""
+
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")  # a busy one is no fault of what is tested
 
 
 def pytest_configure() -> None:
