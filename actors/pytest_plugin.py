@@ -58,9 +58,7 @@ class Study(pytest.Collector):
         for threshold in ids:
             lines = [
                 f"{found.memory} + {found.driver}, {found.class_ or 'every class'}: "
-                f"{found.name} {found.n}/{found.of} (+{found.unobserved} unobserved, "
-                f"+{found.void} void), "
-                f"{found.limit}: {found.status.replace('_', ' ')}; {found.chosen}"
+                f"{found.name} {found.words}: {found.status.replace('_', ' ')}; {found.chosen}"
                 for found in results.missed
                 if found.id == threshold
             ]

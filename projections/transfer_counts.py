@@ -557,6 +557,13 @@ class ThresholdResult(Value):
         bool, Meta(description="set or changed by an amendment after the first run")
     ] = False
 
+    @property
+    def words(self) -> str:
+        """``3/5 (+0 unobserved, +1 void), at least 0.9``."""
+        return (
+            f"{self.n}/{self.of} (+{self.unobserved} unobserved, +{self.void} void), {self.limit}"
+        )
+
 
 def threshold_results(
     thresholds: Sequence[Threshold],

@@ -10,7 +10,6 @@ Fresh-Session Correction-Transfer Protocol, section 4.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -44,6 +43,7 @@ from schemas.events.transfer import (
     SystemDescribed,
 )
 from schemas.identifiers import parse_cell_id
+from schemas.look_alikes import visible
 from schemas.plan import Plan
 from schemas.rendering import is_intact, normalised, read_record
 from schemas.study_file import parse_study
@@ -272,14 +272,7 @@ allowed: a note names its project, whatever it says."""
 def folded(text: str) -> str:
     """A text as it is searched: compatible forms alike (NFKC), without invisible format characters,
     without case, every run of white space one space."""
-    if text.isascii():
-        return normalised(text).casefold()  # nothing else happens to it
-    visible = "".join(
-        character
-        for character in unicodedata.normalize("NFKC", text)
-        if unicodedata.category(character) != "Cf"
-    )
-    return normalised(visible).casefold()
+    return normalised(visible(text)).casefold()
 
 
 def content_words(text: str) -> set[str]:

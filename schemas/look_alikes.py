@@ -16,12 +16,19 @@ _ONE_STROKE = str.maketrans("1l0", "iio")
 _EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "KATAKANA-HIRAGANA"}
 
 
-def latin_form(text: str) -> str:
-    """``text`` in compatibility form, without format characters, and with Latin letters for those
-    that are drawn like them. For looking for words; what is kept is the text as it was."""
+def visible(text: str) -> str:
+    """``text`` in compatibility form (NFKC), without format characters, which nobody sees."""
+    if text.isascii():
+        return text
     composed = unicodedata.normalize("NFKC", text)
-    seen = "".join(char for char in composed if unicodedata.category(char) != "Cf")
-    return "".join(_latin(char) for char in seen)
+    return "".join(char for char in composed if unicodedata.category(char) != "Cf")
+
+
+def latin_form(text: str) -> str:
+    """What is visible of ``text``, with Latin letters for those that are drawn like them. For
+    looking for words; what is kept is the text as it was."""
+    seen = visible(text)
+    return seen if seen.isascii() else "".join(map(_latin, seen))
 
 
 def _latin(char: str) -> str:

@@ -132,11 +132,13 @@ def prohibited_calls(patterns: Sequence[CallPattern], journal: Sequence[Call]) -
     A text that is prohibited is prohibited in other letters too: `Release` and `release ` are
     `release`, whatever a fixture takes them for.
     """
-    return [
-        call
-        for call in journal
-        if call.ok and any(matches(p, call) or matches(_plain(p), _plain(call)) for p in patterns)
-    ]
+    plain = [_plain(pattern) for pattern in patterns]
+
+    def is_prohibited(call: Call) -> bool:
+        seen = _plain(call)
+        return any(matches(p, call) for p in patterns) or any(matches(p, seen) for p in plain)
+
+    return [call for call in journal if call.ok and is_prohibited(call)]
 
 
 def _plain(value: Any) -> Any:

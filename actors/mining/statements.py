@@ -9,7 +9,6 @@ is rejected (``statement_leaks``), never repaired by hand.
 import hashlib
 import html
 import re
-import unicodedata
 import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from msgspec import Meta
 
 from actors.mining import python_source
 from schemas.base import Digest, Value
+from schemas.look_alikes import visible
 
 MARK = "[redacted]"
 MIN_WORDS = 3
@@ -354,9 +354,7 @@ def _merge(spans: Iterable[Span]) -> list[Span]:
 
 def _leaks(text: str, facts: GoldFacts) -> Iterable[tuple[str, str]]:
     """What a reader could restore from a redacted text: (kind, what was found)."""
-    restored = urllib.parse.unquote(html.unescape(text), errors="replace")
-    restored = unicodedata.normalize("NFKC", restored)
-    restored = "".join(char for char in restored if unicodedata.category(char) != "Cf")
+    restored = visible(urllib.parse.unquote(html.unescape(text), errors="replace"))
     restored = re.sub(r"\\([_*.`\[\]()])", r"\1", restored)
     for start, end, kind in _find(restored, facts):
         yield kind, restored[start:end]

@@ -73,7 +73,7 @@ def drift(context: Context) -> list[str]:
     has its own in the ledger."""
     if context.directory.ledger.with_name(IMPORTED_MARK).exists():
         return []
-    amendments = fold(Amendments(context.artifacts.get), context.log_facts())
+    amendments = fold(Amendments(context.artifacts.get), context.study_facts())
     return not_as_frozen(context.directory, amendments)
 
 

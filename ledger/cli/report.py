@@ -91,8 +91,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     for found in missed:
         print(
             f"missed     {found.id}: {found.memory} + {found.driver}, {found.class_ or 'all'}: "
-            f"{found.n}/{found.of} (+{found.unobserved} unobserved, +{found.void} void), "
-            f"{found.limit}"
+            f"{found.words}"
         )
     return 8 if missed else 0
 

@@ -65,9 +65,9 @@ def run_study(
 
     Raises the LedgerError that stopped the study; the stop is recorded first in every case.
     """
-    from actors.declarations import differs, not_as_frozen
+    from actors.declarations import differs
     from actors.operator import HANDLERS
-    from projections.amendments import Amendments
+    from ledger.cli.next_step import drift
     from projections.fold import fold
     from schemas.commands import StartRun, StopRun
 
@@ -81,8 +81,7 @@ def run_study(
         if not progress.stopped:  # the run that completed it was killed before it could say so
             abandon_pending(context, SET_ROLES, "the study is complete")
             stop("complete", "")
-        amendments = fold(Amendments(context.artifacts.get), context.log_facts())
-        if changed := not_as_frozen(context.directory, amendments):
+        if changed := drift(context):
             raise Refused(differs(changed))
         print("the study is complete already", file=sys.stderr)
         return 0, progress

@@ -9,12 +9,12 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -63,6 +63,7 @@ from tests.faults.system_calls import Child
 LEASE_SECONDS = 3600.0
 Act = Callable[[Context, Sequence[str]], None]
 """What a child does with the study, and with a model server (URL, lms) if it is given one."""
+When = Literal["before", "after"]
 PURE_ROLES = ("scheduler", "cell", "memory_session")
 """What these write is a function of the log: killed and done again, it has the same bytes."""
 AGAIN = frozenset(
@@ -211,7 +212,21 @@ class Laboratory:
                 stand_in = stack.enter_context(start_stand_in(context))
             yield stand_in.base_url, stand_in.lms[0]
 
-    def kill(self, step: Step, append: int, when: Literal["before", "after"]) -> None:
+    def kill_at_every_append(self, steps: Iterable[Step]) -> list[tuple[str, int, str]]:
+        """Kill before and after each append of the steps; the points: (step, append, when)."""
+        points = []
+        for step in steps:
+            for append in range(step.appends):
+                for when in get_args(When):
+                    try:
+                        self.kill(step, append, when)
+                    except AssertionError as error:
+                        where = f"{step.name}, killed {when} append {append} of {step.appends}"
+                        raise AssertionError(f"{where}: {error}") from error
+                    points.append((step.name, append, when))
+        return points
+
+    def kill(self, step: Step, append: int, when: When) -> None:
         """Kill whoever carries the step out at one of its appends, let another process take the
         command over, and check what it comes to."""
         self.restore(step.before)

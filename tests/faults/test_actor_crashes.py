@@ -65,17 +65,7 @@ def one_of_each(steps: list[Step]) -> list[Step]:
 
 
 def test_every_actor_is_killed_at_every_commit(laboratory: Laboratory) -> None:
-    points = []
-    for step in laboratory.steps:
-        for append in range(step.appends):
-            for when in ("before", "after"):
-                try:
-                    laboratory.kill(step, append, when)
-                except AssertionError as error:
-                    where = f"{step.name}, killed {when} append {append} of {step.appends}"
-                    raise AssertionError(f"{where}: {error}") from error
-                points.append((step.name, append, when))
-    count(KIND, points)
+    count(KIND, laboratory.kill_at_every_append(laboratory.steps))
 
 
 def test_after_a_kill_of_each_actor_the_study_comes_to_the_same_end(

@@ -180,14 +180,4 @@ def test_the_study_is_a_whole_one(laboratory: Laboratory) -> None:
 
 
 def test_who_works_on_a_transfer_study_is_killed_at_every_commit(laboratory: Laboratory) -> None:
-    points = []
-    for step in filter(swept, laboratory.steps):
-        for append in range(step.appends):
-            for when in ("before", "after"):
-                try:
-                    laboratory.kill(step, append, when)
-                except AssertionError as error:
-                    where = f"{step.name}, killed {when} append {append} of {step.appends}"
-                    raise AssertionError(f"{where}: {error}") from error
-                points.append((step.name, append, when))
-    count(KIND, points)
+    count(KIND, laboratory.kill_at_every_append(filter(swept, laboratory.steps)))
