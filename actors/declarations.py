@@ -3,17 +3,22 @@
 Each check names everything that is wrong, so that a study is put right once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
+from actors.identity import lock_digest, package_files
 from harnesses import registry
 from ledger.errors import Usage
 from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments
 from schemas.selection import ChangedSetting
 from schemas.study import Study
+from schemas.study_file import AnyStudy
+from schemas.transfer_study import TransferStudy
 
 SHOWN = 3
+PROGRAM = ("code/", "libraries")
+"""How the names of what the freeze binds of the program begin."""
 
 
 def check_declared(directory: StudyDirectory, study: Study, *, contrasts: bool = False) -> None:
@@ -59,23 +64,55 @@ def listed(changed: Sequence[ChangedSetting]) -> str:
     return "; ".join([*map(str, changed[:SHOWN]), *([f"and {more} more"] if more > 0 else [])])
 
 
-def differs(names: Iterable[str]) -> str:
-    """What to do where files are not as frozen; ``names`` as the freeze binds them."""
-    shown = ", ".join(name.removeprefix("documents/") for name in names)
-    return (
-        f"not as frozen: {shown}. Put it back, or record the change with "
-        '`ledger amend --reason "…"` (a family of a transfer study can only be put back: another '
-        "one is another suite)"
-    )
+def differs(names: Sequence[str], study: AnyStudy | None) -> str:
+    """What to do where files are not as frozen; ``names`` as the freeze binds them, ``study`` as it
+    was frozen or last amended."""
+    return f"not as frozen: {in_short(names)}. {_way_back(names, study)}"
+
+
+def in_short(names: Sequence[str]) -> str:
+    """The first few files, as a user knows them."""
+    shown = [
+        "the installed libraries" if name == "libraries" else name.removeprefix("documents/")
+        for name in names[:SHOWN]
+    ]
+    return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _way_back(names: Sequence[str], study: AnyStudy | None) -> str:
+    """A family can only be put back; the program too by installing it again."""
+    suite = study.suite.families if isinstance(study, TransferStudy) else []
+    families = [name for name in names if name.removeprefix("documents/") in suite]
+    back = "Put it back"
+    if any(name.startswith(PROGRAM) for name in names):
+        back += " (the program: install what it was frozen with)"
+    if len(families) < len(names):
+        back += ', or record the change with `ledger amend --reason "…"`'
+    if families:
+        back += f"; {in_short(families)} can only be put back: another family is another suite"
+    return back
 
 
 def not_as_frozen(directory: StudyDirectory, amendments: Amendments) -> list[str]:
+    """Names of what the freeze and later amendments bound and what is not so any more, or gone:
+    what `ledger run` refuses. Of study.toml nothing is parsed: it may be anything by now."""
+    if amendments.frozen is None:
+        return []
+    present = {f"code/{file.name}": file.digest for file in package_files()}
+    present["libraries"] = lock_digest()
+    bound = amendments.bound()
+    program = {name: digest for name, digest in bound.items() if name.startswith(PROGRAM)}
+    changed = {name for name, digest in present.items() if program.get(name) != digest}
+    return [*edited(directory, amendments), *sorted(changed | (program.keys() - present.keys()))]
+
+
+def edited(directory: StudyDirectory, amendments: Amendments) -> list[str]:
     """Of study.toml and the bound documents those whose bytes are not the frozen or last amended
-    ones, or that are gone. Nothing is parsed: it may be anything by now."""
+    ones, or that are gone."""
     changed = []
     for name, digest in sorted(amendments.bound().items()):
         path = directory.root / name.removeprefix("documents/")
-        if name != "study.toml" and not name.startswith("documents/"):
+        if name.startswith(PROGRAM):
             continue
         try:
             present = sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from actors.declarations import check_declared, differs, listed, texts_digest
+from actors.declarations import (
+    check_declared,
+    differs,
+    listed,
+    not_as_frozen,
+    texts_digest,
+)
 from actors.identity import (
     checkout,
     combined,
@@ -352,11 +358,9 @@ def start_run(work: Work) -> Done:
     Follower(work.log, progress, amendments, mined).catch_up()
     if progress.frozen is None:
         raise Refused("the study is not frozen: `ledger freeze` first")
-    content, study = directory.read_study()
-    changed, removed = frozen_differences(directory, study, content, amendments)
-    if changed or removed:
-        gone = [f"{name} (removed)" for name in removed]
-        raise Refused(differs([*(file.name for file in changed), *gone]))
+    _, study = directory.read_study()
+    if changed := not_as_frozen(directory, amendments):
+        raise Refused(differs(changed, amendments.study))
     unsafe = command.allow_unsafe_sandbox or not study.runs_foreign_code
     probed = accepted_sandbox(_probe_as_validated(mined.validated_in()), unsafe)
     commit, dirty = checkout()

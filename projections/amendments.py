@@ -82,7 +82,7 @@ class Amendments:
     first_cell: int | None = None
     inspections: list[int] = field(default_factory=list)
     recorded: list[dict[str, Any]] = field(default_factory=list)
-    _study: AnyStudy | None = None
+    study: AnyStudy | None = None
     """As it was frozen or last amended."""
     _bound: dict[str, str] = field(default_factory=dict)
     _inspection_rows: list[dict[str, Any]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Amendments:
         match event:
             case StudyFrozen():
                 self.frozen = event
-                self._study = parse_study(self.read(event.study))
+                self.study = parse_study(self.read(event.study))
                 self._bound = {
                     "study.toml": event.study.digest,
                     **{f"documents/{file.name}": file.digest for file in event.documents},
@@ -109,8 +109,8 @@ class Amendments:
                 )
             case AmendmentRecorded():
                 study = parse_study(self.read(event.study))
-                changed = changed_values(self._study, study) if self._study else []
-                self._study = study
+                changed = changed_values(self.study, study) if self.study else []
+                self.study = study
                 for file in event.changed:
                     self._bound[file.name] = file.digest
                 for name in event.removed:

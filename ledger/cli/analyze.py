@@ -21,6 +21,7 @@ from ledger.errors import Refused, Usage
 if TYPE_CHECKING:
     from actors.analysis import AnyResults
     from projections.declared_analyses import Results
+    from projections.progress import Progress
     from projections.transfer_results import TransferResults
 
 
@@ -53,15 +54,15 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool, interim
     from actors import analysis, operator
     from actors.loop import carry_out
     from ledger.cli.inspection_gate import may_append, pass_gate
-    from ledger.cli.next_step import drift, warn_of_drift
+    from ledger.cli.next_step import warn_of_edits
     from schemas.commands import AnalyseStudy
 
     if check:
         if reason is not None:
             raise Usage("--check shows no outcome and takes no --reason")
         return _check(study, as_json)
-    _require_end(study, interim)
-    pass_gate(study, reason, "an analysis", announce=as_json)
+    progress = _require_end(study, interim)
+    pass_gate(study, reason, "an analysis", progress, announce=as_json)
     recorded: int | None = None
     if may_append(study):
         with writing(study) as context:
@@ -69,19 +70,18 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool, interim
             fact, completed = analysis.last_analysis(context)
             recorded = fact.seq
             results = analysis.read_results(context, fact.seq, completed)
-            changed = drift(context)
+            warn_of_edits(context, "this analysis")
     else:
         with reading(study) as context:
             results = analysis.compute(context)
-            changed = drift(context)
-    warn_of_drift(changed)
+            warn_of_edits(context, "this analysis")
     _print(results, recorded, as_json)
     return 0
 
 
-def _require_end(study: Path, interim: bool) -> None:
-    """Raises Refused where planned cells have not ended and nobody said that an interim look is
-    meant: an inspection cannot be taken back."""
+def _require_end(study: Path, interim: bool) -> "Progress":
+    """How far the study has come. Raises Refused where planned cells have not ended and nobody said
+    that an interim look is meant: an inspection cannot be taken back."""
     from projections.fold import fold
     from projections.progress import Progress
 
@@ -89,9 +89,9 @@ def _require_end(study: Path, interim: bool) -> None:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
     ended, planned = progress.done_cells(), len(progress.cells)
     if progress.study is None or progress.completed or (interim and ended):
-        return
+        return progress
     if progress.study.grading.when == "end":
-        return  # the gate refuses, whatever is meant
+        return progress  # the gate refuses, whatever is meant
     if ended == 0:
         raise Refused("no cell has ended yet, so there is nothing to analyse: `ledger run`")
     raise Refused(

@@ -143,7 +143,7 @@ def goes_on(directory: Path, kind: str) -> bool:
 
 def _may_go_on(directory: Path, kind: str) -> bool:
     """True for a demo that was begun, is not complete, and was frozen with this version's code."""
-    from actors.operator import frozen_differences
+    from actors.declarations import not_as_frozen
     from ledger.cli.options import reading
     from projections.amendments import Amendments
     from projections.fold import fold
@@ -155,16 +155,13 @@ def _may_go_on(directory: Path, kind: str) -> bool:
         if context.log.head() is None:
             return False
         facts = list(context.log_facts())
-        content, study = context.directory.read_study()
+        _, study = context.directory.read_study()
         if study.kind != kind:
             return False
         amendments = fold(Amendments(context.artifacts.get), facts)
         if fold(Progress(context.artifacts.get), facts).completed:
             return False
-        if amendments.frozen is None:
-            return True
-        changed, removed = frozen_differences(context.directory, study, content, amendments)
-        return not changed and not removed
+        return not not_as_frozen(context.directory, amendments)
 
 
 def run_command(*words: str) -> int:

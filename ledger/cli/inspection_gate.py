@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actors.loop import Context
 from ledger.checkpoint import (
@@ -34,19 +35,30 @@ from schemas.events.study import CellReexecuted
 from schemas.events.transfer import FamiliesFrozen, SessionOpened, SystemDescribed
 from schemas.identifiers import STUDY_STREAM, role_stream
 
+if TYPE_CHECKING:
+    from projections.progress import Progress
+
 BLIND = (CellStarted, SystemDescribed, SessionOpened, CellReexecuted)
 """Of a run of a transfer study: what is fixed before its system does anything, and whether the run
 repeats. All else in its stream shows what the system did, and so how it fared, whatever the type:
 an event that a later version adds there is behind the gate until it is named here."""
 
 
-def pass_gate(study: Path, reason: str | None, what: str, *, announce: bool = True) -> None:
+def pass_gate(
+    study: Path,
+    reason: str | None,
+    what: str,
+    progress: "Progress | None" = None,
+    *,
+    announce: bool = True,
+) -> None:
     """Commit ``outcomes.inspected`` with the reason, or raise Refused with the rule.
 
     Called once a command, before it shows ``what``. Somebody else's ledger, imported or not
     writable, keeps no record of who looked: the rule is applied all the same, and a line on
     standard error says that nothing was recorded. In one that the user's own key has signed the
     record is never left out. With ``announce`` another line says so where the study is a rehearsal.
+    ``progress``: where the caller has folded it already.
     """
     from actors.loop import carry_out
     from actors.operator import HANDLERS
@@ -66,7 +78,8 @@ def pass_gate(study: Path, reason: str | None, what: str, *, announce: bool = Tr
     with reading(study) as context:
         if not recorded and signed_by_this_user(context):
             raise Refused(_why_unrecorded(context.directory))
-        progress = fold(Progress(context.artifacts.get), context.log_facts())
+        if progress is None:
+            progress = fold(Progress(context.artifacts.get), context.log_facts())
     if progress.study is None:
         raise Refused("the study is not frozen: there are no outcomes")
     if progress.study.grading.when == "end" and not progress.completed:

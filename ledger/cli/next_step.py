@@ -2,7 +2,7 @@
 
 import sys
 
-from actors.declarations import differs, not_as_frozen, texts_digest
+from actors.declarations import edited, in_short, texts_digest
 from actors.loop import Context
 from actors.outdated_analysis import outdated_by
 from ledger.sqlite_log import IMPORTED_MARK
@@ -68,16 +68,22 @@ def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
     return "`ledger tasks validate`" if unfinished else "`ledger tasks freeze`"
 
 
-def drift(context: Context) -> list[str]:
-    """Names of study.toml and documents that are not as frozen; none for an imported copy, which
-    has its own in the ledger."""
+def as_bound(context: Context) -> Amendments | None:
+    """What the freeze and later amendments bound; None for an imported copy, which has all that it
+    needs in its ledger."""
     if context.directory.ledger.with_name(IMPORTED_MARK).exists():
-        return []
-    amendments = fold(Amendments(context.artifacts.get), context.study_facts())
-    return not_as_frozen(context.directory, amendments)
+        return None
+    return fold(Amendments(context.artifacts.get), context.study_facts())
 
 
-def warn_of_drift(names: list[str]) -> None:
-    """One line on standard error, where something differs."""
+def warn_of_edits(context: Context, what: str) -> None:
+    """One line on standard error where study.toml or a document is not as frozen: ``what`` is shown
+    of the frozen study all the same."""
+    amendments = as_bound(context)
+    names = edited(context.directory, amendments) if amendments else []
     if names:
-        print(f"ledger: {differs(names)}", file=sys.stderr)
+        print(
+            f"ledger: {what} is of the study as it was frozen or last amended, without what has "
+            f"changed since in {in_short(names)}",
+            file=sys.stderr,
+        )

@@ -32,7 +32,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     from actors.loop import carry_out
     from ledger.atomic_file import write_file
     from ledger.cli.inspection_gate import may_append
-    from ledger.cli.next_step import drift, warn_of_drift
+    from ledger.cli.next_step import warn_of_edits
     from projections.transfer_results import TransferResults
     from schemas.commands import WriteReport
 
@@ -44,7 +44,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
             carry_out(context, WriteReport(), {**operator.HANDLERS, **analysis.HANDLERS})
         head, files = analysis.report_files(context)
         results = analysis.last_results(context)
-        warn_of_drift(drift(context))
+        warn_of_edits(context, "this report")
         folder = out if out is not None else context.directory.reports / str(head)
     try:
         for name, content in files.items():

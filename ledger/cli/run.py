@@ -65,9 +65,9 @@ def run_study(
 
     Raises the LedgerError that stopped the study; the stop is recorded first in every case.
     """
-    from actors.declarations import differs
+    from actors.declarations import differs, edited
     from actors.operator import HANDLERS
-    from ledger.cli.next_step import drift
+    from ledger.cli.next_step import as_bound
     from projections.fold import fold
     from schemas.commands import StartRun, StopRun
 
@@ -81,8 +81,9 @@ def run_study(
         if not progress.stopped:  # the run that completed it was killed before it could say so
             abandon_pending(context, SET_ROLES, "the study is complete")
             stop("complete", "")
-        if changed := drift(context):
-            raise Refused(differs(changed))
+        amendments = as_bound(context)
+        if amendments and (changed := edited(context.directory, amendments)):
+            raise Refused(differs(changed, amendments.study))
         print("the study is complete already", file=sys.stderr)
         return 0, progress
     try:
@@ -167,7 +168,7 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
         def tell(progress: Progress) -> None:
             done = progress.cells_in_words()
             if progress.is_graded:
-                done += f", {_graded(progress)} graded"
+                done += f", {progress.graded()} graded"
             gold = f"; gold checks {len(progress.gold)}" if progress.is_graded else ""
             lines.say(done, f"{done}; {_running(progress)}{gold}")
 
@@ -191,7 +192,7 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
             bars.update(cells, total=total, completed=progress.done_cells(), now=_running(progress))
             gold = f"gold checks {len(progress.gold)}"
             shown = progress.is_graded
-            bars.update(grades, total=total, completed=_graded(progress), now=gold, visible=shown)
+            bars.update(grades, total=total, completed=progress.graded(), now=gold, visible=shown)
 
         yield look
 
@@ -205,10 +206,6 @@ def _running(progress: Progress) -> str:
         parts = [f"{parts[0]} turn {running.turns}"] if running else parts
         parts += [progress.resident or "no model", f"{tokens:,} tokens"]
     return "  ".join(parts)
-
-
-def _graded(progress: Progress) -> int:
-    return sum(cell.status in ("graded", "void") for cell in progress.cells.values())
 
 
 def summary(progress: Progress) -> dict[str, object]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @click.option("--cells", is_flag=True, help="One line a cell.")
 def command(study: Path, as_json: bool, cells: bool) -> None:
     """Show how far the study has come, also while it runs. Shows no outcome."""
-    from actors.declarations import differs
-    from ledger.cli.next_step import drift
+    from actors.declarations import differs, not_as_frozen
+    from ledger.cli.next_step import as_bound
     from ledger.cli.run import summary
     from projections.fold import fold
     from projections.progress import Progress
@@ -29,7 +29,8 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     with reading(study) as context:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
         head = context.log.head()
-        changed = drift(context)
+        amendments = as_bound(context)
+        changed = not_as_frozen(context.directory, amendments) if amendments else []
         running = context.directory.is_held("run")
         hint = "" if as_json else _hint(context, progress)
     rows = progress.tables()["cells"]
@@ -61,11 +62,9 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         state = "planned cells were added"
     print(f"study       {progress.frozen.digest}")
     print(f"state       {state} (run {progress.runs}, head record {found['head']})")
-    void = f", {progress.void_cells()} of them void" if progress.void_cells() else ""
-    print(f"cells       {progress.done_cells()} of {len(progress.cells)} done{void}")
-    graded = sum(cell.status in ("graded", "void") for cell in progress.cells.values())
+    print(f"done        {progress.cells_in_words()}")
     if progress.is_graded:
-        print(f"graded      {graded}")
+        print(f"graded      {progress.graded()}")
     if progress.suite is not None:
         print(f"suite       {progress.suite.version}, {len(progress.suite.families)} families")
     print(f"model       {progress.resident or 'none resident'}, {progress.model_switches} loads")
@@ -73,9 +72,11 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         f"turns       {found['turn_attempts']} asked, {found['abandoned_turns']} abandoned, "
         f"{found['transport_retries']} transport retries"
     )
+    if changed and amendments:
+        print(f"changed     {differs(changed, amendments.study)}")
+        if not running and not progress.completed:
+            hint = f"put that back or amend it, then {hint}"
     print(f"next        {hint}")
-    if changed:
-        print(f"changed     {differs(changed)}")
     if cells:
         print_table(rows, ["position", "cell", "block", "status", "ended", "turns", "tool_calls"])
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from actors.identity import lock_digest, package_files
 from ledger.checkpoint import Checkpointer
 from ledger.cli.main import main
 from ledger.creation import create_ledger
@@ -82,7 +83,9 @@ def record(root: Path, write: Callable[[TinyStudy], None]) -> Path:
     directory = StudyDirectory(root)
     create_ledger(directory)
     log = SqliteLog.open(directory.ledger)
-    write(TinyStudy(root, log))
+    tiny = TinyStudy(root, log)
+    tiny.code, tiny.lock = package_files(), lock_digest()
+    write(tiny)
     Checkpointer(directory).sign(log)
     log.close()
     return root

@@ -2,13 +2,18 @@
 that nobody works on."""
 
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from actors.declarations import differs
+from actors.identity import package_files
 from ledger.study_directory import StudyDirectory
-from tests.cli.conftest import Run, facts_of
-from tests.projections.tiny_study import STUDY_TOML
+from schemas.events.study import FrozenFile
+from schemas.study_file import parse_study
+from tests.cli.conftest import Run, facts_of, record
+from tests.projections.tiny_study import STUDY_TOML, TinyStudy
 
 LINE = "not as frozen: "
 
@@ -40,8 +45,42 @@ def test_the_status_tells_of_an_edit(
     change(running)
     ran = ledger("status", "--study", running)
     assert ran.status == 0
-    assert [line for line in ran.out.splitlines() if LINE in line and name in line]
+    *_, changed, step = ran.out.splitlines()
+    assert changed == (
+        f"changed     {LINE}{name}. Put it back, or record the change with "
+        '`ledger amend --reason "…"`'
+    )
+    assert step == "next        put that back or amend it, then `ledger run`"
     assert ledger("status", "--json", "--study", running).json["not_as_frozen"] == [bound]
+
+
+def test_status_and_run_tell_alike_of_another_program(ledger: Run, tmp_path: Path) -> None:
+    def write(tiny: TinyStudy) -> None:
+        ours = package_files()
+        other = FrozenFile(name=ours[1].name, digest="0" * 64)
+        gone = FrozenFile(name="actors/gone.py", digest="0" * 64)
+        tiny.code, tiny.lock = (other, *ours[2:], gone), "0" * 64
+        tiny.mine()
+        tiny.freeze()
+
+    study = record(tmp_path / "study", write)
+    found = ledger("status", "--json", "--study", study).json["not_as_frozen"]
+    first, second = package_files()[:2]
+    names = ["code/actors/gone.py", f"code/{first.name}", f"code/{second.name}", "libraries"]
+    assert sorted(found) == sorted(names)
+    said = ledger("status", "--study", study).out.partition("changed     ")[2].splitlines()[0]
+    assert " and 1 more. Put it back (the program: install what it was frozen with), or" in said
+    assert "family" not in said, "a repair study has none"
+    assert ledger("run", "--study", study).err == f"ledger: {said}\n"
+
+
+def test_a_family_can_only_be_put_back() -> None:
+    """Amending is no way out where nothing but families has changed."""
+    suite = parse_study((files("actors.rehearsal") / "templates" / "transfer.toml").read_bytes())
+    families = [f"documents/{name}" for name in suite.bound_documents if "families/" in name][:1]
+    assert families and "amend" not in differs(families, suite)
+    assert "can only be put back" in differs(families, suite)
+    assert "amend" in differs(["study.toml", *families], suite)
 
 
 def test_the_status_tells_a_run_at_work_from_a_killed_one(ledger: Run, running: Path) -> None:

@@ -151,6 +151,12 @@ def digest_of(text: str) -> str:
 class TinyStudy:
     """Writes into ``log``; artifacts and ``study.toml`` lie under ``root``."""
 
+    code: tuple[FrozenFile, ...] = (
+        FrozenFile(name="actors/cells.py", digest=digest_of("cells.py")),
+    )
+    lock: str = digest_of("lock")
+    """What the freeze binds of the program."""
+
     def __init__(self, root: Path, log: EventLog, cells: Sequence[CellId] = CELLS) -> None:
         self.cells = cells
         self.directory = StudyDirectory(root)
@@ -296,9 +302,9 @@ class TinyStudy:
                 TreatmentIdentity(id=arm, source=self.sources[arm], prompts=digest_of("prompts"))
                 for arm in ARMS
             ),
-            code=(FrozenFile(name="actors/cells.py", digest=digest_of("cells.py")),),
+            code=self.code,
             grader=digest_of("grader"),
-            lock=digest_of("lock"),
+            lock=self.lock,
             commit="",
             dirty=False,
             simulated=True,

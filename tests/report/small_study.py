@@ -332,7 +332,7 @@ class SmallStudy(TinyStudy):
             ),
             code=self.code,
             grader=digest_of("grader"),
-            lock=digest_of("lock"),
+            lock=self.lock,
             commit="c" * 40,
             dirty=False,
             simulated=self.study.simulated,
