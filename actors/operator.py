@@ -36,6 +36,8 @@ from actors.transfer_operator import (
     families_event,
     plan_prepared,
     prepared,
+    present_programs,
+    put_programs,
     system_identities,
 )
 from actors.workspaces import (
@@ -51,6 +53,7 @@ from ledger.log import NewEvent
 from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments, not_amendable
 from projections.fold import Follower, fold
+from projections.frozen_programs import FrozenPrograms
 from projections.progress import Progress
 from projections.system_identity import scorer_digest
 from projections.tasks import MinedTasks
@@ -214,7 +217,7 @@ def freeze_study(work: Work) -> Done:
     code = package_files()
     if isinstance(study, TransferStudy):
         suite, plan = prepared(work, study)
-        families, planned = families_event(work, suite), plan_prepared(work, plan)
+        families, planned = families_event(work, study, suite), plan_prepared(work, plan)
         frozen = _study_frozen(
             work,
             content,
@@ -297,7 +300,8 @@ def amend_study(work: Work) -> Done:
     command: AmendStudy = work.command
     read = work.artifacts.get
     amendments, progress, mined = Amendments(read), Progress(read), MinedTasks(read)
-    Follower(work.log, amendments, progress, mined).catch_up()
+    programs = FrozenPrograms(read)
+    Follower(work.log, amendments, progress, mined, programs).catch_up()
     if amendments.frozen is None:
         raise Refused("the study is not frozen yet: change it freely, then `ledger freeze`")
     content, study = work.context.directory.read_study()
@@ -307,7 +311,10 @@ def amend_study(work: Work) -> Done:
             "folder of its own (`ledger init`)"
         )
     changed, removed = frozen_differences(work.context.directory, study, content, amendments)
-    if not changed and not removed:
+    present = None
+    if isinstance(study, TransferStudy):
+        present = present_programs(work.context.directory, study)
+    if not changed and not removed and (not programs.recorded or present == programs.recorded):
         raise Refused(
             "nothing that is frozen has changed, so there is nothing to record: change study.toml, "
             "a document that it names, or the program first"
@@ -324,6 +331,7 @@ def amend_study(work: Work) -> Done:
         removed=removed,
         study=work.artifacts.put(content, TOML),
         plan=work.artifacts.put(msgspec.json.encode(plan), JSON) if plan else None,
+        programs=put_programs(work, present) if present else None,
     )
     return Done([NewEvent(STUDY_STREAM, event)])
 

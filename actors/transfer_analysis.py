@@ -15,6 +15,7 @@ from ledger.errors import Integrity, Refused
 from projections.amendments import Amendments
 from projections.declared_analyses import ComputedFrom
 from projections.fold import Follower
+from projections.frozen_programs import FrozenPrograms
 from projections.progress import Progress
 from projections.repairs import Repairs
 from projections.report.amendments_page import render_amendments
@@ -45,7 +46,9 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
     read = context.artifacts.get
     progress, scores = Progress(read), TransferScores(read)
     history, amendments, repairs = DeclarationHistory(read), Amendments(read), Repairs()
-    Follower(context.log, progress, scores, history, amendments, repairs).catch_up(seq + 1)
+    programs = FrozenPrograms(read)
+    states = (progress, scores, history, amendments, repairs, programs)
+    Follower(context.log, *states).catch_up(seq + 1)
     if progress.frozen is None or scores.suite is None or scores.study is None:
         raise Refused("the suite is not frozen, so nothing can be scored: `ledger freeze` first")
     present = package_files()
@@ -59,6 +62,7 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
         scores,
         history,
         repairs,
+        programs,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=leaf),
         progress.simulated,
         scorer_digest(present),

@@ -11,12 +11,16 @@ import msgspec
 from actors.families.problems import said_once
 from actors.families.review import review_suite
 from actors.loop import Work
+from actors.memory_systems.process import program_files
 from actors.suites import check_commands, extend_plan, freeze_suite, plan_suite, read_families
 from ledger.errors import Refused
+from ledger.study_directory import StudyDirectory
 from projections.corrections import Corrections
 from projections.fold import fold
+from projections.frozen_programs import Programs
 from projections.progress import Progress
 from projections.system_identity import driver_digest, memory_digest
+from schemas.base import ArtifactRef
 from schemas.events.study import FrozenFile, PlanPrepared, TreatmentIdentity
 from schemas.events.transfer import FamiliesFrozen
 from schemas.plan import Plan
@@ -42,14 +46,26 @@ def plan_prepared(work: Work, plan: Plan) -> PlanPrepared:
     return PlanPrepared(plan=content, cells=len(plan.cells))
 
 
-def families_event(work: Work, suite: FrozenSuite) -> FamiliesFrozen:
+def present_programs(directory: StudyDirectory, study: TransferStudy) -> Programs:
+    """What the commands of the study's memories bring at this moment."""
+    commands = {memory.id: memory.command for memory in study.memories if memory.command}
+    return program_files(commands, directory.root)
+
+
+def put_programs(work: Work, programs: Programs) -> ArtifactRef:
+    return work.artifacts.put(msgspec.json.encode(programs, order="sorted"), JSON)
+
+
+def families_event(work: Work, study: TransferStudy, suite: FrozenSuite) -> FamiliesFrozen:
     head = work.log.head()
+    programs = present_programs(work.context.directory, study)
     return FamiliesFrozen(
         suite=work.artifacts.put(msgspec.json.encode(suite), JSON),
         version=suite.version,
         families=len(suite.families),
         cases=sum(len(family.cases) for family in suite.families),
         position=-1 if head is None else head.seq,
+        programs=put_programs(work, programs) if programs else None,
     )
 
 

@@ -384,11 +384,15 @@ def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
 
 
 def deviations_section(
-    conduct: Conduct, amendments: Amendments, code_not_as_frozen: Sequence[str]
+    conduct: Conduct,
+    amendments: Amendments,
+    code_not_as_frozen: Sequence[str],
+    more: Sequence[Deviation] = (),
 ) -> Section:
     """What did not go as planned, and who looked at outcomes when. For both kinds of study."""
     found = [
         *conduct.deviations(),
+        *more,
         *(
             Deviation(
                 what=f"amendment {IN_WORDS[row['finding']]}",

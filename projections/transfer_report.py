@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from projections.amendments import Amendments
 from projections.declared_analyses import Share
-from projections.report.conduct import Conduct
+from projections.report.conduct import Conduct, Deviation
 from projections.report.numbers import NONE, NOT_ESTIMABLE, PERCENTAGES_FROM, interval, share
 from projections.report.plain_text import listed
 from projections.report_model import (
@@ -134,7 +134,12 @@ def build_transfer_report(inputs: TransferInputs) -> Report:
                 _uncertainty(results),
                 _waivers(results),
                 readings_section(study.readings),
-                deviations_section(conduct, inputs.amendments, results.code_not_as_frozen),
+                deviations_section(
+                    conduct,
+                    inputs.amendments,
+                    results.code_not_as_frozen,
+                    _other_programs(results),
+                ),
                 amendments_section(inputs.amendments),
                 _all_runs(results),
                 reproduction_section(
@@ -218,7 +223,13 @@ def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
             f"{system.label} cannot show {', '.join(system.cannot_show)}" for system in blind
         )
         remarks.append(f"{named}. {CANNOT_SHOW}")
-    late = [system.name for system in results.systems if system.exploratory]
+    changed = {other.memory for other in results.other_programs}
+    if changed:
+        remarks.append(
+            "Exploratory, since runs did not have the program that was frozen: "
+            f"{', '.join(sorted(changed))}; see Deviations."
+        )
+    late = [s.name for s in results.systems if s.exploratory and s.memory not in changed]
     late += dict.fromkeys(each.id for each in results.thresholds if each.exploratory)
     if late:
         remarks.append(
@@ -424,7 +435,7 @@ def _systems(results: TransferResults) -> Section:
             for system in results.systems
         ),
         note="Exploratory: declared or changed by an amendment after the first run, so in sight of "
-        "what others had done, or of outcomes.",
+        "what others had done, or of outcomes; or run with a program that is not the frozen one.",
     )
     identities = Table(
         caption="Identity and declared capabilities of every system",
@@ -844,6 +855,21 @@ def _all_runs(results: TransferResults) -> Section:
         "surface. A question mark stands for unobserved.",
     )
     return Section(id="runs", title="Runs", blocks=(table,) if rows else ())
+
+
+def _other_programs(results: TransferResults) -> list[Deviation]:
+    """Runs of a program that is not the frozen one, together where the same differs."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for other in results.other_programs:
+        found.setdefault((other.memory, other.what), []).append(other.seq)
+    return [
+        Deviation(
+            what="runs of a program that is not the frozen one: exploratory",
+            records=tuple(sorted(seqs)),
+            detail=f"{_number(len(seqs), 'run')} of {memory}: {what}",
+        )
+        for (memory, what), seqs in found.items()
+    ]
 
 
 # --- small words ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from msgspec import Meta
 from ledger.log import Fact
 from projections.declared_analyses import ComputedFrom
 from projections.fold import ReadArtifact
+from projections.frozen_programs import FrozenPrograms, OtherProgram
 from projections.repairs import Repair, Repairs
 from projections.transfer_counts import (
     Behaviour,
@@ -85,7 +86,11 @@ class SystemResult(Value):
     identities: tuple[Identity, ...]
     chosen: Annotated[str, Meta(description="when it was declared as it is")] = ""
     exploratory: Annotated[
-        bool, Meta(description="declared or changed by an amendment after the first run")
+        bool,
+        Meta(
+            description="declared or changed by an amendment after the first run, or run with a "
+            "program that is not the frozen one"
+        ),
     ] = False
 
     @property
@@ -158,6 +163,9 @@ class TransferResults(Value):
     dropped: tuple[DroppedThreshold, ...]
     waivers: tuple[FrozenWaiver, ...]
     repairs: tuple[RepairResult, ...]
+    other_programs: Annotated[
+        tuple[OtherProgram, ...], Meta(description="runs of a program that is not the frozen one")
+    ] = ()
     scorer: Annotated[Digest, Meta(description="digest of the scorer's code")]
     code_not_as_frozen: Annotated[
         tuple[str, ...], Meta(description="files of code that differ from the frozen ones")
@@ -302,6 +310,7 @@ def transfer_results(
     scores: TransferScores,
     history: DeclarationHistory,
     repairs: Repairs,
+    programs: FrozenPrograms,
     computed_from: ComputedFrom,
     simulated: bool,
     scorer: str,
@@ -324,7 +333,7 @@ def transfer_results(
         reported_evidence=study.suite.reported_evidence,
         declared_basis=study.suite.declared_basis,
         systems=tuple(
-            _system(*system, runs, scores, history.system(*system)) for system in systems
+            _system(*system, runs, scores, history.system(*system), programs) for system in systems
         ),
         runs=tuple(runs),
         cases=tuple(case_results(runs, scores.planned)),
@@ -340,6 +349,9 @@ def transfer_results(
             for waiver in family.waivers
         ),
         repairs=tuple(_repair(name, found, scores) for name, found in repairs.repairs.items()),
+        other_programs=tuple(
+            programs.others[run.cell] for run in runs if run.cell in programs.others
+        ),
         scorer=scorer,
         code_not_as_frozen=tuple(sorted(code_not_as_frozen)),
     )
@@ -368,7 +380,12 @@ def _repair(name: str, repair: Repair, scores: TransferScores) -> RepairResult:
 
 
 def _system(
-    memory: str, driver: str, runs: Sequence[RunScore], scores: TransferScores, chosen: Chosen
+    memory: str,
+    driver: str,
+    runs: Sequence[RunScore],
+    scores: TransferScores,
+    chosen: Chosen,
+    programs: FrozenPrograms,
 ) -> SystemResult:
     own = [run for run in runs if run.system == (memory, driver)]
     seen = [run for run in own if run.result != "void"]
@@ -409,7 +426,7 @@ def _system(
             for key, count in identities.items()
         ),
         chosen=chosen.words,
-        exploratory=chosen.exploratory,
+        exploratory=chosen.exploratory or any(run.cell in programs.others for run in own),
     )
 
 

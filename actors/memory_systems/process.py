@@ -119,6 +119,18 @@ def find_program(command: tuple[str, ...], study: Path) -> Program:
     return Program((program, *found), tuple(visible), tuple(own))
 
 
+def program_files(
+    commands: Mapping[str, tuple[str, ...]], study: Path
+) -> dict[str, dict[str, str]]:
+    """By the name of each command the digests of what it brings (:meth:`Program.sources`). One that
+    cannot be read is left out: the run says what is wrong there."""
+    found = {}
+    for name, command in commands.items():
+        with contextlib.suppress(LedgerError, SystemFailure, OSError):
+            found[name] = find_program(command, study).sources()
+    return found
+
+
 def unbound_files(command: tuple[str, ...], study: Path, documents: Iterable[str]) -> list[str]:
     """Files that the command sees and the freeze of a study with these documents does not bind, by
     their path from the study's folder; sorted. Raises Refused as :func:`find_program`, and

@@ -78,7 +78,7 @@ def command(study: Path, as_json: bool) -> None:
 
 
 def _unbound(root: Path, study: TransferStudy) -> list[str]:
-    """Files of other people's systems that may change unseen, because no document names them."""
+    """Files of other people's systems that no document binds."""
     from actors.memory_systems.contract import SystemFailure
     from actors.memory_systems.process import unbound_files
 
@@ -128,9 +128,11 @@ def _print_suite(
         more = f" and {len(unbound) - SHOWN} more" if len(unbound) > SHOWN else ""
         print(f"not bound      {printable(', '.join(unbound[:SHOWN]))}{more}: a command sees them")
         print(
-            "               and they may change unseen; list them under `documents` in study.toml,"
+            "               and what runs after one has changed is exploratory; to bind them, list"
         )
-        print('               then `ledger amend --reason "…"`')
+        print(
+            '               them under `documents` in study.toml, then `ledger amend --reason "…"`'
+        )
     _print_note(frozen)
     print("next           ledger run")
 

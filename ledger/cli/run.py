@@ -12,7 +12,7 @@ import click
 from actors.loop import Context, abandon_pending, carry_out
 from actors.supervisor import SET_ROLES, Supervisor, Worker, prove_no_worker, start_worker
 from ledger.checkpoint import Checkpointer
-from ledger.cli.options import json_option, print_json, study_option, writing
+from ledger.cli.options import json_option, print_json, printable, study_option, writing
 from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import LedgerError, Refused, SafetyStop
 from ledger.log import decode
@@ -88,6 +88,7 @@ def run_study(
         return 0, progress
     try:
         carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), HANDLERS)
+        warn_of_other_programs(context)
         with live_display() as look:
 
             def follow(now: Progress) -> None:
@@ -117,6 +118,27 @@ def run_study(
         raise
     stop("complete", "")
     return 0, progress
+
+
+def warn_of_other_programs(context: Context) -> None:
+    """One line on standard error where a command brings other files than at the freeze: no document
+    binds them, so that the run begins, and its records say so."""
+    from actors.transfer_operator import present_programs
+    from projections.fold import fold
+    from projections.frozen_programs import SHOWN, FrozenPrograms
+
+    _, study = context.directory.read_study()
+    if not isinstance(study, TransferStudy):
+        return
+    programs = fold(FrozenPrograms(context.artifacts.get), context.log_facts())
+    if changed := programs.changed(present_programs(context.directory, study)):
+        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        print(
+            f"ledger: since the freeze {printable(', '.join(changed[:SHOWN]))}{more}: what runs "
+            "with it is exploratory. Files that `documents` lists are bound, and no run begins "
+            "with other ones",
+            file=sys.stderr,
+        )
 
 
 def has_begun(context: Context) -> bool:

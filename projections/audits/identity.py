@@ -10,12 +10,13 @@ from ledger.log import Fact
 from projections.amendments import Amendments
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
+from projections.frozen_programs import FrozenPrograms
 from projections.system_identity import driver_digest, memory_digest, unit_digest
 from schemas.base import ArtifactRef, Event
 from schemas.events.cell import CellStarted
 from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded, StudyFrozen, TasksFrozen
-from schemas.events.transfer import FamiliesFrozen
+from schemas.events.transfer import FamiliesFrozen, SystemDescribed
 from schemas.study_file import parse_study
 from schemas.task import Task
 from schemas.transfer import FrozenSuite
@@ -37,8 +38,8 @@ class IdentityAudit:
 
     NAME: ClassVar[str] = "identity"
     QUESTION: ClassVar[str] = (
-        "Did every cell start with the frozen task, treatment and model (case, memory and driver), "
-        "and every run with the frozen study?"
+        "Did every cell start with the frozen task, treatment and model (case, memory and driver, "
+        "with the program that a memory is), and every run with the frozen study?"
     )
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         TasksFrozen,
@@ -47,6 +48,7 @@ class IdentityAudit:
         AmendmentRecorded,
         RunStarted,
         CellStarted,
+        SystemDescribed,
     )
 
     def __init__(self, read: ReadArtifact) -> None:
@@ -55,6 +57,7 @@ class IdentityAudit:
         self._frozen: StudyFrozen | None = None
         self._split: TasksFrozen | FamiliesFrozen | None = None
         self._amendments = Amendments(read)
+        self._programs = FrozenPrograms(read)
         self._units: dict[str, str] = {}
         self._arms: dict[str, str] = {}
         self._agents: dict[str, str] = {}
@@ -65,6 +68,8 @@ class IdentityAudit:
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
+        if isinstance(event, FrozenPrograms.FOLDS):
+            self._programs.apply(fact)
         match event:
             case TasksFrozen() | FamiliesFrozen():
                 self._split = event
@@ -86,6 +91,8 @@ class IdentityAudit:
         if isinstance(event, CellStarted):
             self._cells += 1
             self._compare_arm(fact.seq, event)
+        if isinstance(event, SystemDescribed):
+            self._compare_program(fact)
 
     def _problems(self, event: Event) -> Iterator[str]:
         match event:
@@ -153,6 +160,16 @@ class IdentityAudit:
         self._findings.note(
             seq, f"{arm} has other code from here on (amendment at record {self._code_amended})"
         )
+
+    def _compare_program(self, fact: Fact) -> None:
+        other = self._programs.others.get(fact.stream.removeprefix("cell/"))
+        if other is None:
+            return
+        text = f"{other.cell}: the program of {other.memory} is not the frozen one: {other.what}"
+        if other.amendment < 0:
+            self._findings.violation(fact.seq, text)
+        else:
+            self._findings.note(fact.seq, f"{text} (amendment at record {other.amendment})")
 
     def verdict(self) -> Verdict:
         if len(self._platforms) > 1:

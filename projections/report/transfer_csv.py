@@ -34,7 +34,8 @@ def render_counts(results: TransferResults) -> bytes:
 
 
 def _exploratory(results: TransferResults, memory: str, driver: str) -> int:
-    """1 for a system that an amendment after the first run declared or changed."""
+    """1 for a system that an amendment after the first run declared or changed, or that ran with a
+    program that is not the frozen one."""
     return int((memory, driver) in {(s.memory, s.driver) for s in results.systems if s.exploratory})
 
 

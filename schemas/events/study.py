@@ -99,6 +99,13 @@ class AmendmentRecorded(Event):
             "its end; null: it stays"
         ),
     ] = None
+    programs: Annotated[
+        ArtifactRef | None,
+        Meta(
+            description="of a transfer study, JSON: memory → file → digest, of all that its "
+            "command brings; null: none has a command"
+        ),
+    ] = None
 
 
 class OutcomesInspected(Event):

@@ -35,6 +35,13 @@ class FamiliesFrozen(Event):
     position: Annotated[
         int, Meta(ge=-1, description="corrections were read up to this seq; -1: none stood there")
     ]
+    programs: Annotated[
+        ArtifactRef | None,
+        Meta(
+            description="JSON: memory → file → digest, of all that its command brings; null: none "
+            "has a command"
+        ),
+    ] = None
 
 
 class Capabilities(Value):

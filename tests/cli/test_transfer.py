@@ -264,6 +264,12 @@ systems = [{ memory = "agent", driver = "own" }]
     frozen = ledger("freeze", "--study", study)
     assert frozen.status == 0, frozen.err
     refuse("amend", "--reason", "x")
+    # Its files are what no document binds: an amendment records that they are other ones.
+    unchanged = ledger("amend", "--reason", "x", "--study", study)
+    assert unchanged.status == 1 and "nothing that is frozen has changed" in unchanged.err
+    (study / "agent" / "b.py").write_text("")
+    assert ledger("amend", "--reason", "a helper", "--study", study).status == 0
+    assert ledger("amend", "--reason", "the same", "--study", study).status == 1
 
 
 BAD: dict[str, tuple[Callable[[Path], tuple[str | Path, ...]], int, str]] = {

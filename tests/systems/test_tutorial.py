@@ -29,9 +29,13 @@ def test_the_tutorial_leads_to_a_report(tmp_path: Path) -> None:
         done = study.ledger_command(name, *(word.strip('"') for word in more))
         assert done.status in (0, 8), (line, done.err)
         assert ("not bound      agent/AGENTS.md: " in done.out) == (name == "freeze")
+        assert ("agent/AGENTS.md changed: what runs" in done.err) == (name == "run")
+        (study.path / "agent" / "AGENTS.md").write_text("Answer in two lines.\n")
     ended = [fact.event for fact in study.facts() if isinstance(fact.event, CaseFinished)]
     assert {event.ended for event in ended} == {"completed"}
     assert len(ended) == 7
+    audit = study.ledger_command("audit", "identity")
+    assert audit.status == 3 and "notes is not the frozen one: agent/AGENTS.md changed" in audit.out
     scores = study.ledger_command("report", "--json")
     assert scores.status in (0, 8), scores.err
     assert msgspec.json.encode(scores.json)
