@@ -30,6 +30,7 @@ from actors.loop import Done, Handlers, Work
 from actors.planning import make_plan
 from actors.sandbox import SandboxReport, probe
 from actors.sandbox.ladder import LADDER
+from actors.suites import check_commands
 from actors.testing import accepted_sandbox
 from actors.transfer_operator import (
     amended_plan,
@@ -369,6 +370,8 @@ def start_run(work: Work) -> Done:
     _, study = directory.read_study()
     if changed := not_as_frozen(directory, amendments):
         raise Refused(differs(changed, amendments.study))
+    if isinstance(study, TransferStudy):
+        check_commands(directory, study)  # an earlier version froze without, or files have moved
     unsafe = command.allow_unsafe_sandbox or not study.runs_foreign_code
     probed = accepted_sandbox(_probe_as_validated(mined.validated_in()), unsafe)
     commit, dirty = checkout()

@@ -1,6 +1,7 @@
 """``ledger transfer``: from a correction to a family that may be frozen."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,12 @@ systems = [{ memory = "agent", driver = "own" }]
     (study / "agent" / "b.py").write_text("")
     assert ledger("amend", "--reason", "a helper", "--study", study).status == 0
     assert ledger("amend", "--reason", "the same", "--study", study).status == 1
+    # What was in order at the freeze is looked at again before a run.
+    shutil.rmtree(study / "agent")
+    (study / "agent").symlink_to("families")
+    (study / "families" / "a.py").write_text("")
+    ran = ledger("run", "--study", study)
+    assert ran.status == 1 and "'agent/a.py' puts families/F101.yaml" in ran.err, ran.err
 
 
 BAD: dict[str, tuple[Callable[[Path], tuple[str | Path, ...]], int, str]] = {
