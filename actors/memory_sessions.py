@@ -4,7 +4,8 @@ One cell: describe the system, seed its store, teach (persistence cases), snapsh
 a fresh session, read the surface, snapshot again. Everything is recorded in the order in which it
 happened. A session is an effect that may not silently repeat: ``cell.started`` is committed before
 it, and an attempt that has begun and not ended when a process looks (its worker was killed) is
-recorded as void and run again under the same identity, up to the study's ``attempts``.
+recorded as void and run again under the same identity, up to the study's ``attempts``. One that was
+under way when the run was stopped in order (Ctrl-C) is void too, and none of these attempts.
 
 What the system under test does wrong ends the case in an observed class: ``crashed``,
 ``timed_out``, ``flooded``, ``malformed``. Only our own fault is ``void``.
@@ -22,6 +23,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import cast
 
 import msgspec
 
@@ -43,6 +45,7 @@ from schemas.commands import AdvanceSession, ContinueStudy
 from schemas.commands import AskModel as AskModelCommand
 from schemas.events.cell import CellStarted, TurnAnswered, TurnFailed
 from schemas.events.mining import SandboxProbed
+from schemas.events.run import RunStopped
 from schemas.events.transfer import CaseFinished
 from schemas.identifiers import RUN_STREAM, CellId, parse_cell_id
 from schemas.transfer_study import System
@@ -78,7 +81,7 @@ class MemorySessions:
         command: AdvanceSession = work.command
         cell = parse_cell_id(command.cell)
         facts = work.facts(cell.stream)
-        attempt, status = latest_attempt(facts)
+        attempt, status, faults = latest_attempt(facts)
         live, self._live = self._live, None
         if status == "running" and live is not None and live.fits(cell, attempt):
             answer = model_answer(facts[live.version :], work.artifacts.get)
@@ -89,11 +92,10 @@ class MemorySessions:
         if live is not None:
             live.run.discard()
         if status == "running":
-            lost = void(cell, attempt, "the worker that ran the session was lost")
-            return _done(cell, [lost], len(facts))
+            return _done(cell, [lost(work, cell, facts)], len(facts))
         if System(memory=cell.arm, driver=cell.agent) not in self._frozen.study.systems:
             return Done(requests=[ContinueStudy()])  # an amendment took it away before it began
-        if status == "observed" or attempt >= self._frozen.study.attempts:
+        if status == "observed" or faults >= self._frozen.study.attempts:
             return Done(requests=[ContinueStudy()])
         unit, arm, agent = self._frozen.digests(cell)
         begin = CellStarted(
@@ -199,19 +201,32 @@ class _Live:
         return (self.cell, self.attempt) == (cell, attempt)
 
 
-def latest_attempt(facts: Sequence[Fact]) -> tuple[int, str]:
-    """(attempt to run or that runs, ``new``, ``running`` or ``observed``)."""
-    attempt, status = 0, "new"
+def latest_attempt(facts: Sequence[Fact]) -> tuple[int, str, int]:
+    """(attempt to run or that runs; ``new``, ``running`` or ``observed``; attempts that are void by
+    a fault of ours)."""
+    attempt, status, faults = 0, "new", 0
     for fact in facts:
         match fact.event:
             case CellStarted() as event:
                 attempt, status = event.attempt, "running"
-            case CaseFinished() as event:
-                if event.ended == "void":
-                    attempt, status = event.attempt + 1, "new"
-                else:
-                    status = "observed"
-    return attempt, status
+            case CaseFinished(ended="void") as event:
+                attempt, status = event.attempt + 1, "new"
+                faults += not event.stopped
+            case CaseFinished():
+                status = "observed"
+    return attempt, status, faults
+
+
+def lost(work: Work, cell: CellId, facts: Sequence[Fact]) -> CaseFinished:
+    """The end of an attempt that nobody runs any more: its process was killed, or told to end when
+    the run was stopped."""
+    begun = [fact for fact in facts if isinstance(fact.event, CellStarted)][-1]
+    attempt = cast(CellStarted, begun.event).attempt
+    since = [fact.event for fact in work.facts(RUN_STREAM) if fact.seq > begun.seq]
+    if any(isinstance(event, RunStopped) and event.reason == "interrupted" for event in since):
+        ended = void(cell, attempt, "abandoned: the run was stopped while the case ran")
+        return msgspec.structs.replace(ended, stopped=True)
+    return void(cell, attempt, "the worker that ran the session was lost")
 
 
 def model_answer(facts: Sequence[Fact], read: ReadArtifact) -> ModelAnswer | None:

@@ -41,6 +41,8 @@ class CellProgress:
     planned: PlannedCell
     status: str = "planned"
     attempt: int = 0
+    stopped: int = 0
+    """Attempts that an orderly stop of the run ended."""
     ended: str = ""
     turns: int = 0
     tool_calls: int = 0
@@ -218,6 +220,7 @@ class Progress:
                 cell.abandoned += 1
             case CellFinished() | CaseFinished():
                 cell.status, cell.ended = "ended", event.ended
+                cell.stopped += isinstance(event, CaseFinished) and event.stopped
             case CellGraded():
                 cell.status = "graded" if cell.status != "void" else "void"
             case CellVoided():
@@ -234,11 +237,12 @@ class Progress:
         return self.suite is None
 
     def needs_run(self, cell: CellProgress) -> bool:
-        """Not ended yet, or ended by an infrastructure failure with attempts left."""
+        """Not ended yet, or ended by an infrastructure failure with attempts left. What an orderly
+        stop ended was no failure."""
         if cell.status in ("planned", "running"):
             return True
         limit = self.study.attempts if self.study else 0
-        return cell.ended in ("infrastructure", "void") and cell.attempt + 1 < limit
+        return cell.ended in ("infrastructure", "void") and cell.attempt + 1 - cell.stopped < limit
 
     def next_cell(self) -> CellProgress | None:
         """First cell in plan order that is not done; None when all are."""

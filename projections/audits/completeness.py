@@ -24,6 +24,8 @@ from schemas.study_file import parse_study
 class _Cell:
     position: int
     attempt: int = -1
+    stopped: int = 0
+    """Attempts that an orderly stop of the run ended."""
     running: bool = False
     ended: str = ""
     """Class of the last end; empty while there is none."""
@@ -144,6 +146,7 @@ class CompletenessAudit:
                 if event.attempt != cell.attempt:
                     yield f"{name}: attempt {event.attempt} ended, running was {cell.attempt}"
                 cell.running, cell.ended = False, event.ended
+                cell.stopped += isinstance(event, CaseFinished) and event.stopped
             case CellGraded():
                 if cell.graded:
                     yield f"{name} was graded a second time"
@@ -166,7 +169,7 @@ class CompletenessAudit:
                 yield f"the study is called complete and {name} has not ended"
             elif self._graded_apart and not cell.graded and not cell.void:
                 yield f"the study is called complete and {name} is neither graded nor void"
-            again = cell.attempt + 1 < self._attempts_allowed
+            again = cell.attempt + 1 - cell.stopped < self._attempts_allowed
             if again and cell.ended in ("infrastructure", "void"):
                 yield f"{name} ended without an observation and was not run again"
 

@@ -16,6 +16,7 @@ from schemas.events.cell import (
     TurnFailed,
     TurnStarted,
 )
+from schemas.events.run import RunStopped
 from schemas.events.study import AmendmentRecorded, StudyFrozen
 from schemas.events.transfer import CaseFinished
 from schemas.study_file import parse_study
@@ -33,6 +34,10 @@ class _Turn:
 @dataclass
 class _Cell:
     attempt: int = -1
+    begun: int = -1
+    """Seq of its last start."""
+    stopped: int = 0
+    """Attempts that an orderly stop of the run ended: not of those that the study allows."""
     ended: str = ""
     turns: dict[int, _Turn] = field(default_factory=dict)
 
@@ -54,6 +59,7 @@ class RetryAudit:
         TurnAbandoned,
         CellFinished,
         CaseFinished,
+        RunStopped,
     )
 
     def __init__(self, read: ReadArtifact) -> None:
@@ -61,6 +67,7 @@ class RetryAudit:
         self._findings = Findings(self.NAME)
         self._cells: dict[str, _Cell] = {}
         self._cell_attempts: int | None = None
+        self._stopped_at = -1
         self._turns = self._repeated = self._reruns = 0
 
     def apply(self, fact: Fact) -> None:
@@ -68,6 +75,10 @@ class RetryAudit:
         if isinstance(event, StudyFrozen | AmendmentRecorded):
             attempts = parse_study(self._read(event.study)).attempts
             self._cell_attempts = attempts
+            return
+        if isinstance(event, RunStopped):
+            if event.reason == "interrupted":
+                self._stopped_at = fact.seq
             return
         name = fact.stream.removeprefix("cell/")
         cell = self._cells.setdefault(name, _Cell())
@@ -82,7 +93,10 @@ class RetryAudit:
                 self._findings.note(
                     fact.seq, f"{name} turn {event.turn} is asked again: {event.reason}"
                 )
-            case CellStarted() if event.attempt > 0:
+            case CellStarted():
+                cell.begun = fact.seq
+                if event.attempt == 0:
+                    return
                 self._findings.note(fact.seq, f"{name} runs a time more (attempt {event.attempt})")
 
     def _problems(self, event: Event, cell: _Cell) -> Iterator[str]:
@@ -91,11 +105,16 @@ class RetryAudit:
                 self._reruns += event.attempt > 0
                 if event.attempt > 0 and cell.ended not in ("infrastructure", "void"):
                     yield f"runs again after it ended as {cell.ended or 'nothing'}"
-                if self._cell_attempts is not None and event.attempt >= self._cell_attempts:
-                    yield f"attempt {event.attempt}; the study allows {self._cell_attempts}"
+                allowed = self._cell_attempts
+                if allowed is not None and event.attempt - cell.stopped >= allowed:
+                    yield f"attempt {event.attempt}; the study allows {allowed}"
                 cell.attempt, cell.ended, cell.turns = event.attempt, "", {}
             case CellFinished() | CaseFinished():
                 cell.ended, cell.turns = event.ended, {}
+                if isinstance(event, CaseFinished) and event.stopped:
+                    cell.stopped += 1
+                    if event.ended != "void" or self._stopped_at < cell.begun:
+                        yield f"attempt {event.attempt} was ended by a stop that nobody recorded"
             case TurnStarted():
                 turn = cell.turns.setdefault(event.turn, _Turn())
                 self._turns += turn.attempts == 0

@@ -256,6 +256,13 @@ class CaseFinished(Event):
     uncertainty: Annotated[
         tuple[str, ...], Meta(description="what could not be determined, and why")
     ] = ()
+    stopped: Annotated[
+        bool,
+        Meta(
+            description="void since the run was stopped in order (`run.stopped`) while the case "
+            "ran: it is none of the attempts that the study allows"
+        ),
+    ] = False
 
 
 class StageScore(Value):

@@ -147,7 +147,7 @@ class Laboratory:
     def advance_again(self, cell: str) -> list[Event]:
         """The command that a killed worker held, taken by the next one."""
         before = len(self.facts(cell))
-        (left,) = self.context.log.pending()
+        *_, left = self.context.log.pending()
         self.context.log.release_all()
         claim = self.context.log.claim(["memory_session"], 60.0)
         assert claim is not None and claim.lease.command == left

@@ -17,11 +17,13 @@ from actors.memory_systems.contract import (
 from actors.memory_systems.store import StoreMemory
 from harnesses.memory.contract import Notice, StoredItem
 from ledger.errors import Unfinished
+from ledger.log import Batch, NewEvent
 from ledger.named_artifacts import named_artifacts
 from schemas.base import Event
 from schemas.commands import ContinueStudy
 from schemas.correction import Session
 from schemas.events.cell import CellStarted
+from schemas.events.run import RunStopped
 from schemas.events.transfer import (
     CaseFinished,
     DecisionDeclared,
@@ -35,6 +37,7 @@ from schemas.events.transfer import (
     SurfaceRead,
     SystemDescribed,
 )
+from schemas.identifiers import RUN_STREAM
 from schemas.rendering import is_intact
 from schemas.transfer_study import Memory
 
@@ -300,6 +303,30 @@ def test_a_void_run_is_followed_by_one_that_counts(laboratory: Make) -> None:
     assert of(events, CaseFinished)[0].ended == "completed"
     assert of(events, CaseFinished)[0].attempt == 1
     assert len(of([fact.event for fact in lab.facts(POSITIVE)], CaseFinished)) == 2, "both recorded"
+
+
+def test_a_case_is_void_where_our_own_fault_repeats_and_not_where_the_run_is_stopped(
+    laboratory: Make,
+) -> None:
+    class Kills(StoreMemory):
+        def recall(self, query: str, session: Session) -> Delivery:
+            raise Killed
+
+    lab = laboratory(opener=Kills)
+    allowed = lab.in_hand.study.attempts
+    for attempt in range(2 * allowed):
+        with pytest.raises(Killed):
+            lab.run(POSITIVE)
+        stops = attempt < allowed
+        if stops:
+            stopped = RunStopped(reason="interrupted", detail="Ctrl-C", cells_finished=0)
+            batch = Batch(events=[NewEvent(RUN_STREAM, stopped)], actor="operator", run="run-1")
+            lab.context.log.append(batch)
+        lab.restart()
+        (finished,) = of(lab.advance_again(POSITIVE), CaseFinished)
+        assert (finished.ended, finished.attempt) == ("void", attempt)
+        assert finished.stopped == finished.detail.startswith("abandoned") == stops
+    assert lab.advance(POSITIVE) == [], "our own fault has repeated as often as it may"
 
 
 class Killed(BaseException):

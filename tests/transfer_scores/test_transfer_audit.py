@@ -11,7 +11,9 @@ from projections.audits.finding import Verdict
 from projections.audits.registry import AUDITS
 from projections.audits.run import run_audits
 from projections.fold import fold
+from projections.progress import Progress
 from projections.transfer_scores import RunScore, TransferScores
+from schemas.events.run import RunStopped
 from schemas.events.transfer import (
     RepairAbandoned,
     RepairChanged,
@@ -23,7 +25,7 @@ from schemas.events.transfer import (
 )
 from schemas.transfer import LAYERS, Stage
 from tests.transfer_scores.recorded_story import append, record, two_systems
-from tests.transfer_scores.transfer_story import Story
+from tests.transfer_scores.transfer_story import FAMILY, Story
 
 
 def audited(context: Context, name: str = "transfer") -> Verdict:
@@ -70,6 +72,30 @@ def test_a_recorded_verdict_without_evidence(tmp_path: Path) -> None:
     runs = [changed(scores_of(story)[0], "action", evidence=())]
     found = texts(audited(with_scoring(story, tmp_path / "study", runs)))
     assert any("the recorded verdict of action has no evidence" in text for text in found)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_run_that_was_stopped_is_none_of_the_attempts(tmp_path: Path, recorded: bool) -> None:
+    """Four attempts where three are allowed: the first was under way when somebody stopped."""
+    story = Story()
+    for attempt in range(4):
+        ended = "void" if attempt < 3 else "completed"
+        events = story.events(story.cells[0], FAMILY.cases[0], attempt=attempt, ended=ended)
+        begun, *rest, finished = events
+        story.add(story.cells[0].stream, begun)
+        if attempt == 0:
+            finished = msgspec.structs.replace(finished, stopped=True)
+            if recorded:
+                stop = RunStopped(reason="interrupted", detail="Ctrl-C", cells_finished=0)
+                story.add("run", stop)
+        for event in (*rest, finished):
+            story.add(story.cells[0].stream, event)
+    context = record(story, tmp_path / "study")
+    found = texts(audited(context, "retries"))
+    assert bool(found) is not recorded, found
+    assert all("a stop that nobody recorded" in text for text in found)
+    progress = fold(Progress(context.artifacts.get), context.log_facts())
+    assert progress.cells[str(story.cells[0])].stopped == 1
 
 
 def test_an_upgrade_between_two_scorings(tmp_path: Path) -> None:
