@@ -25,7 +25,7 @@ COLUMNS = ("id", "type", "stream", "version", "at", "actor", "cause", "index", "
 BASE64 = rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 FORM = rb"([!-~]+)\n(0|[1-9]\d{0,19})\n(%b)\n\n((?:\xe2\x80\x94 [^\n ]+ %b\n)+)"
 NOTE = re.compile(FORM % (BASE64, BASE64))
-SCHEMA = "bb53c5f0e2bf0bffde6a4fc17891e9f2de4ee911a1cf34b79fdc6ec3fa47b6b5"
+SCHEMA = "f5dcbe6875f421865c1ac00708caf160cccdb4e53362d2d1c00b6e1e3489a6cf"
 FLOAT = os.urandom(16).hex()  # marks a number with a fraction, whose text is taken as it stands
 Rows = Iterator[tuple[int | None, bytes, Any, Any]]
 Point = tuple[int, int, int, int]
@@ -130,11 +130,11 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
 
 
 def read_lines(path: str) -> Rows:
-    with regular(path) as file:
-        while line := file.readline(MAX_RECORD + 2):
+    with regular(path) as f:
+        while line := f.readline(MAX_RECORD + 2):
             yield None, line.removesuffix(b"\n"), None, None
-            if len(line) > MAX_RECORD + 1:  # its end may be anywhere: nothing after it is read
-                return
+            if line[-1:] != b"\n" and not any(f.readline(1 << 20)[-1:] == b"\n" for _ in range(64)):
+                return  # what has no end within 64 MiB may go on for ever
 
 
 def read_rows(connection: sqlite3.Connection) -> Rows:

@@ -16,7 +16,8 @@ from msgspec import UNSET
 from ledger.chain import leaf_hash
 from ledger.clock import timestamp, uuid7s
 from ledger.codec import (
-    check_records,
+    check_envelope,
+    check_extent,
     decode_envelope,
     decode_event,
     encode_data,
@@ -227,6 +228,7 @@ def draft_batch(
     ids = uuid7s(clock_us, len(batch.events))
     data = encode_events([new.event for new in batch.events])
     drafts = []
+    read_back = set()
     for offset, new in enumerate(batch.events):
         version = next_version.get(new.stream, 0)
         next_version[new.stream] = version + 1
@@ -246,11 +248,15 @@ def draft_batch(
             data=msgspec.Raw(data[offset]),
         )
         record = encode_envelope(envelope)
+        if new.stream not in read_back:
+            # The other envelopes of this stream differ in nothing but what is assigned here.
+            check_envelope(record, envelope.type)
+            read_back.add(new.stream)
         leaf = leaf_hash(record)
         drafts.append(Draft(StoredRecord(seq, record, leaf), envelope, new.event))
         prev = leaf.hex()
         seq += 1
-    check_records(
+    check_extent(
         [draft.stored.record for draft in drafts], [draft.envelope.type for draft in drafts]
     )
     return drafts

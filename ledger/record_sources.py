@@ -37,6 +37,7 @@ from schemas.identifiers import LEDGER_STREAM
 PAGE_RECORDS = 256
 PAGE_BYTES = 4 << 20
 MAX_VALUE_BYTES = 4 * MAX_RECORD_BYTES
+SKIPPED_BYTES = 64 * MAX_RECORD_BYTES
 MAX_CHECKPOINT_LOG_BYTES = 64 << 20
 MAX_NOTES = 200_000
 MAX_FOUND_BYTES = 64 << 20
@@ -582,7 +583,9 @@ class JsonlRecords:
             if line is None:
                 reason = f"a line longer than {MAX_RECORD_BYTES} bytes"
                 yield Stretch(rows, Unreadable(following, following + 1, reason, too_large=True))
-                return
+                rows, size = [], 0
+                following += 1
+                continue
             match = _BEGINNING.match(line)
             position = int(match[1]) if match else None
             rows.append((position, line))
@@ -595,8 +598,8 @@ class JsonlRecords:
             yield Stretch(rows)
 
     def _lines(self) -> Iterator[bytes | None]:
-        """Lines without their end; None for one that is too long, and then nothing: where it ends
-        would take as long to find as somebody cares to make it."""
+        """Lines without their end; None for one that is too long. Nothing after one that has no end
+        within ``SKIPPED_BYTES`` either: a file can be made to go on for as long as one cares."""
         limit = MAX_RECORD_BYTES + 1
         try:
             while line := self._file.readline(limit):
@@ -606,7 +609,12 @@ class JsonlRecords:
                     yield line
                 else:
                     yield None
-                    return
+                    skipped = 0
+                    while line and not line.endswith(b"\n"):
+                        if skipped > SKIPPED_BYTES:
+                            return
+                        line = self._file.readline(limit)
+                        skipped += len(line)
         except OSError as error:
             raise Unfinished(f"{self.path}: {error.strerror}") from None
 

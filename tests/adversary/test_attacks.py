@@ -466,10 +466,10 @@ def flip_bit_in_payload(sample: SampleLedger) -> None:
 
 
 def flip_bit_in_index(sample: SampleLedger) -> None:
-    """The index over ids names a record that does not exist."""
-    identifier = json.loads(sample.records()[13])["id"].encode()
+    """The index over causes names a command that does not exist."""
+    identifier = json.loads(sample.records()[13])["cause"].encode()
     content = bytearray(sample.database.read_bytes())
-    start = page_of(sample, "records_id", 10)
+    start = page_of(sample, "records_cause", 10)
     place = content.index(identifier, start)
     assert place < start + 4096
     content[place] ^= 1
@@ -1071,8 +1071,19 @@ EXPORT_ATTACKS: dict[str, ExportAttack] = {
         [("LINK", 14), ("ROOT_MISMATCH", 20)],
     ),
     "line of 3 MiB": ExportAttack(
-        # Where its end is would take as long to find as somebody cares to make it.
-        lambda lines: [*lines[:13], b" " * (3 << 20), *lines[14:]],
+        # What comes behind it is read all the same.
+        lambda lines: [
+            *lines[:13],
+            b" " * (3 << 20),
+            *lines[14:17],
+            lines[17].replace(b":", b": ", 1),
+            *lines[18:],
+        ],
+        [("NON_CANONICAL", 13), ("NON_CANONICAL", 17), ("LINK", 18), ("ROOT_MISMATCH", 20)],
+    ),
+    "line of 70 MiB": ExportAttack(
+        # It might have no end at all.
+        lambda lines: [*lines[:13], b" " * (70 << 20), *lines[14:]],
         [("NON_CANONICAL", 13), ("TRUNCATED_BELOW_CHECKPOINT", 30)],
     ),
     "line cut": ExportAttack(

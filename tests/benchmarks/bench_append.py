@@ -3,8 +3,9 @@
 Every contender starts from event objects whose data are 400 bytes of JSON and ends with a durable
 commit for each batch (WAL, synchronous=FULL). The bare table has two columns and stores the JSON.
 `eventsourcing` maps its domain events with its JSON transcoder and writes them with its SQLite
-recorder; `recorder` is that recorder alone, given bytes. The log checks that every event reads
-back, links it into the chain, and keeps three unique indices and a trigger.
+recorder; `recorder` is that recorder alone, given bytes, as `statements` is the log's SQL alone,
+given rows. The log checks that every event reads back, links it into the chain, and keeps two
+unique indices and a trigger.
 
 Usage: python tests/benchmarks/bench_append.py [--directory DIR] [--rounds N] [--json]
 """
@@ -31,9 +32,10 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteDatastore
 
+from ledger.clock import now_us
 from ledger.codec import encode_data
-from ledger.log import Batch, NewEvent
-from ledger.sqlite_log import SqliteLog
+from ledger.log import Batch, Head, NewEvent, draft_batch
+from ledger.sqlite_log import SqliteLog, insert
 from schemas.base import ArtifactRef
 from schemas.events.cell import ToolCalled
 
@@ -86,6 +88,35 @@ def log_contender(directory: Path) -> Contender:
         watch = Stopwatch()
         for batch in batches:
             log.append(batch)
+        return watch.read()
+
+    return run
+
+
+def statements_contender(directory: Path) -> Contender:
+    """What SQLite does of an append and nothing else: rows that were made before, a commit."""
+    path = directory / "statements.db"
+    SqliteLog.create(path).close()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA synchronous = FULL")
+    head: Head | None = None
+    appended = 0
+
+    def run(size: int, commits: int) -> Seconds:
+        nonlocal head, appended
+        batches = []
+        for _ in range(commits):
+            new = [NewEvent(STREAM, event) for event in make_events(size)]
+            batch = Batch(events=new, actor="cell", run="bench", cause=CAUSE, first_index=appended)
+            drafts = draft_batch(batch, head, "", {STREAM: appended}, now_us())
+            head = Head(drafts[-1].stored.seq, drafts[-1].stored.leaf)
+            appended += size
+            batches.append(drafts)
+        watch = Stopwatch()
+        for drafts in batches:
+            connection.execute("BEGIN IMMEDIATE")
+            insert(connection, drafts)
+            connection.execute("COMMIT")
         return watch.read()
 
     return run
@@ -180,6 +211,7 @@ def measure(directory: Path, rounds: int) -> dict[int, dict[str, dict[str, float
     """Events a second, by batch size, clock and contender."""
     contenders = {
         "log": log_contender(directory),
+        "statements": statements_contender(directory),
         "bare": bare_contender(directory),
         "eventsourcing": eventsourcing_contender(directory, encoded=False),
         "recorder": eventsourcing_contender(directory, encoded=True),

@@ -143,7 +143,7 @@ def plain_database(path: Path) -> None:
 def newer_ledger(path: Path) -> None:
     SqliteLog.create(path).close()
     with outsider(path) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
 
 
 @pytest.mark.parametrize("opener", [SqliteLog.open, SqliteLog.open_read_only])
@@ -155,7 +155,7 @@ def newer_ledger(path: Path) -> None:
         (Path.touch, "not a ledger"),
         (lambda path: path.write_text("Hello, I am no database. " * 100), "not a SQLite database"),
         (plain_database, "a SQLite database but not a ledger"),
-        (newer_ledger, "schema version 2, this program reads 1"),
+        (newer_ledger, "schema version 3, this program reads 2"),
     ],
 )
 def test_what_is_not_a_ledger_is_refused_with_a_remedy(
