@@ -538,8 +538,9 @@ class Chosen(Value):
 
 
 class ThresholdResult(Value):
-    """One threshold against one system and class. ``not_shown`` is missed too: what was not
-    observed, as in a void run, never meets a threshold."""
+    """One threshold against one system and class. Only ``met`` passes: what was not observed, as in
+    a void run, is ``not_shown``, and while planned runs of the system have not ended a threshold is
+    ``not_decided``, unless it is missed whatever they bring."""
 
     id: str
     memory: str
@@ -551,7 +552,10 @@ class ThresholdResult(Value):
     of: Count
     unobserved: Count
     void: Annotated[int, Meta(ge=0, description="void runs that the count is about")] = 0
-    status: Literal["met", "missed", "not_shown"]
+    waiting: Annotated[
+        int, Meta(ge=0, description="planned runs of the system that have not ended")
+    ] = 0
+    status: Literal["met", "missed", "not_shown", "not_decided"]
     chosen: Annotated[str, Meta(description="when; `chosen after viewing` where it was")]
     exploratory: Annotated[
         bool, Meta(description="set or changed by an amendment after the first run")
@@ -560,8 +564,10 @@ class ThresholdResult(Value):
     @property
     def words(self) -> str:
         """``3/5 (+0 unobserved, +1 void), at least 0.9``."""
+        waiting = f", {self.waiting} planned runs not ended" if self.waiting else ""
         return (
-            f"{self.n}/{self.of} (+{self.unobserved} unobserved, +{self.void} void), {self.limit}"
+            f"{self.n}/{self.of} (+{self.unobserved} unobserved, +{self.void} void{waiting}), "
+            f"{self.limit}"
         )
 
 
@@ -570,11 +576,13 @@ def threshold_results(
     counts: Sequence[ClassCount],
     systems: Sequence[tuple[str, str]],
     chosen: Mapping[str, Chosen],
+    waiting: Mapping[tuple[str, str], int],
 ) -> list[ThresholdResult]:
     """Every threshold for every system and class that it is about.
 
     ``systems`` are all that the study declares: one without a count has shown nothing. ``chosen``
-    says by id when a threshold was chosen.
+    says by id when a threshold was chosen, ``waiting`` how many planned runs of a system have not
+    ended.
     """
     found = []
     for threshold in thresholds:
@@ -599,14 +607,18 @@ def threshold_results(
             if not threshold.class_ and any(count.of for count in about):
                 # A class in which the question never comes up has nothing to show.
                 about = [count for count in about if count.of or count.unobserved or count.void]
-            found += [_judged(threshold, count, chosen[threshold.id]) for count in about]
+            left = waiting.get((memory, driver), 0)
+            found += [_judged(threshold, count, chosen[threshold.id], left) for count in about]
     return found
 
 
-def _judged(threshold: Threshold, count: ClassCount, chosen: Chosen) -> ThresholdResult:
+def _judged(
+    threshold: Threshold, count: ClassCount, chosen: Chosen, waiting: int
+) -> ThresholdResult:
     """Void runs are taken at their worst: as failures of `at least`, and of `at most` as runs in
     which anything may have happened, any number of times."""
-    status: Literal["met", "missed", "not_shown"]
+    status: Literal["met", "missed", "not_shown", "not_decided"]
+    exceeded = False
     if threshold.at_least is not None:
         limit = f"at least {threshold.at_least:g}"
         if count.of == 0:
@@ -625,7 +637,8 @@ def _judged(threshold: Threshold, count: ClassCount, chosen: Chosen) -> Threshol
     else:
         limit = f"at most {threshold.at_most}"
         most = threshold.at_most or 0
-        if count.n > most:
+        exceeded = count.n > most
+        if exceeded:
             status = "missed"
         elif (
             count.void
@@ -646,7 +659,9 @@ def _judged(threshold: Threshold, count: ClassCount, chosen: Chosen) -> Threshol
         of=count.of,
         unobserved=count.unobserved,
         void=count.void,
-        status=status,
+        waiting=waiting,
+        # More runs may lift a share or show what was not; a number that is exceeded stays so.
+        status="not_decided" if waiting and not exceeded else status,
         chosen=chosen.words,
         exploratory=chosen.exploratory,
     )

@@ -236,11 +236,13 @@ def _remarks(inputs: TransferInputs) -> tuple[str, ...]:
             f"Exploratory, since an amendment after the first run declared or changed them: "
             f"{', '.join(late)}."
         )
-    missed = results.missed
-    if results.thresholds:
-        count = f"{len(missed)} of {len(results.thresholds)} threshold results are missed"
-        named = ", ".join(dict.fromkeys(each.id for each in missed))
-        remarks.append(f"{count}{': ' + named if missed else ''}.")
+    open_ = [each for each in results.missed if each.status == "not_decided"]
+    missed = [each for each in results.missed if each not in open_]
+    for found, words in ((missed, "missed"), (open_, "not decided yet, since planned runs wait")):
+        if results.thresholds and (found or words == "missed"):
+            count = f"{len(found)} of {len(results.thresholds)} threshold results are {words}"
+            named = ", ".join(dict.fromkeys(each.id for each in found))
+            remarks.append(f"{count}{': ' + named if found else ''}.")
     weak = sorted({family.family for family in results.families if family.non_discriminating})
     if weak:
         remarks.append(
@@ -500,8 +502,9 @@ def _thresholds(results: TransferResults) -> Section:
                     )
                     for found in results.thresholds
                 ),
-                note="What was not observed, void runs too, never meets a threshold. Where one is "
-                "missed, the command that writes this report ends with status 8.",
+                note="What was not observed, void runs too, never meets a threshold, and none is "
+                "met while planned runs have not ended. Where one is not met, the command that "
+                "writes this report ends with status 8.",
             )
         )
     if results.dropped:

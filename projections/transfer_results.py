@@ -94,6 +94,11 @@ class SystemResult(Value):
     ] = False
 
     @property
+    def waiting(self) -> int:
+        """Planned runs that have not ended."""
+        return max(0, self.planned - self.ended)
+
+    @property
     def name(self) -> str:
         return f"{self.memory} + {self.driver}"
 
@@ -173,13 +178,13 @@ class TransferResults(Value):
 
     @property
     def missed(self) -> tuple[ThresholdResult, ...]:
-        """Thresholds that are not met; what was not shown is among them."""
+        """Thresholds that are not met; what was not shown, or is not decided yet, is among them."""
         return tuple(found for found in self.thresholds if found.status != "met")
 
     @property
     def waiting(self) -> int:
         """Planned runs that have not ended; an analysis with any is interim."""
-        return sum(max(0, system.planned - system.ended) for system in self.systems)
+        return sum(system.waiting for system in self.systems)
 
     def label(self, memory: str, driver: str) -> str:
         """A system as tables show it."""
@@ -325,6 +330,11 @@ def transfer_results(
     declared = [(system.memory, system.driver) for system in study.systems]
     ran = [run.system for run in runs if run.system not in declared]
     systems = list(dict.fromkeys([*declared, *ran]))
+    results = {
+        system: _system(*system, runs, scores, history.system(*system), programs)
+        for system in systems
+    }
+    waiting = {system: found.waiting for system, found in results.items()}
     return TransferResults(
         computed_from=computed_from,
         simulated=simulated,
@@ -332,15 +342,13 @@ def transfer_results(
         suite_version=suite.version,
         reported_evidence=study.suite.reported_evidence,
         declared_basis=study.suite.declared_basis,
-        systems=tuple(
-            _system(*system, runs, scores, history.system(*system), programs) for system in systems
-        ),
+        systems=tuple(results.values()),
         runs=tuple(runs),
         cases=tuple(case_results(runs, scores.planned)),
         families=tuple(family_results(runs, scores.planned, suite)),
         counts=tuple(counts),
         thresholds=tuple(
-            threshold_results(study.thresholds, counts, systems, history.thresholds())
+            threshold_results(study.thresholds, counts, systems, history.thresholds(), waiting)
         ),
         dropped=history.dropped(),
         waivers=tuple(

@@ -26,7 +26,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
 
     The same records give the same bytes, and every number in it cites the record that it was
     computed from. results.json has the digest that the analysis recorded. Status 8 where a
-    threshold of a transfer study is missed.
+    threshold of a transfer study is missed, or not decided since planned runs have not ended.
     """
     from actors import analysis, operator
     from actors.loop import carry_out
@@ -89,8 +89,9 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     for each in dropped:
         print(f"changed    {printable(each.words)}")
     for found in missed:
+        word = "undecided" if found.status == "not_decided" else "missed"
         print(
-            f"missed     {found.id}: {found.memory} + {found.driver}, {found.class_ or 'all'}: "
+            f"{word:<10} {found.id}: {found.memory} + {found.driver}, {found.class_ or 'all'}: "
             f"{found.words}"
         )
     return 8 if missed else 0

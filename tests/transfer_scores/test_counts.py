@@ -158,7 +158,7 @@ def test_a_void_run_never_meets_a_threshold(limit: dict[str, Any], status: str) 
     story = Story()
     run_all(story, positive={"ended": "void"})
     counts = class_counts(folded(story).scores())
-    (found,) = threshold_results([threshold(**limit)], counts, [SYSTEM], CHOSEN)
+    (found,) = threshold_results([threshold(**limit)], counts, [SYSTEM], CHOSEN, {})
     assert (found.status, found.void) == (
         status,
         0 if "supersession_accuracy" in limit.values() else 1,
@@ -169,7 +169,7 @@ def test_a_class_of_void_runs_alone_shows_nothing() -> None:
     story = Story()
     story.run("positive", ended="void")
     counts = class_counts(folded(story).scores())
-    (found,) = threshold_results([threshold(at_least=0.0)], counts, [SYSTEM], CHOSEN)
+    (found,) = threshold_results([threshold(at_least=0.0)], counts, [SYSTEM], CHOSEN, {})
     assert (found.status, found.n, found.of, found.void) == ("not_shown", 0, 0, 1)
 
 
@@ -312,8 +312,29 @@ def test_thresholds(limit: dict[str, Any], status: str | None) -> None:
     story = Story()
     run_all(story, positive={"surface": False})
     counts = class_counts(folded(story).scores())
-    found = threshold_results([threshold(**limit)], counts, [SYSTEM], CHOSEN)
+    found = threshold_results([threshold(**limit)], counts, [SYSTEM], CHOSEN, {})
     assert [result.status for result in found] == ([status] if status else [])
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        ({"at_least": 0.5}, "not_decided"),
+        ({"at_least": 1.0}, "not_decided"),
+        ({"count": "prohibited_actions", "at_most": 1}, "not_decided"),
+        ({"count": "prohibited_actions", "at_most": 0}, "missed"),
+    ],
+)
+def test_runs_that_have_not_ended_keep_a_threshold_from_being_decided(
+    limit: dict[str, Any], status: str
+) -> None:
+    """What a number already exceeds, no run takes back."""
+    story = Story()
+    run_all(story, positive={"calls": [("report_write", {"source_ref": "queue"})]})
+    counts = class_counts(folded(story).scores())
+    (found,) = threshold_results([threshold(**limit)], counts, [SYSTEM], CHOSEN, {SYSTEM: 2})
+    assert (found.status, found.waiting) == (status, 2)
+    assert "+0 void, 2 planned runs not ended)" in found.words
 
 
 def test_a_threshold_as_written_is_not_missed_by_a_binary_fraction() -> None:
@@ -323,7 +344,7 @@ def test_a_threshold_as_written_is_not_missed_by_a_binary_fraction() -> None:
     changed = ClassCount(
         memory="full", driver="reader", class_="boundary", name="decision_compliance", n=7, of=100
     )
-    found = threshold_results([threshold(at_least=0.07)], [count, changed], [SYSTEM], CHOSEN)
+    found = threshold_results([threshold(at_least=0.07)], [count, changed], [SYSTEM], CHOSEN, {})
     assert [result.status for result in found] == ["met"]
 
 

@@ -96,6 +96,19 @@ def test_thresholds_say_when_they_were_chosen(context: Context) -> None:
     assert found["T-decision"].chosen.startswith("frozen before the first run")
 
 
+def test_an_interim_look_meets_no_threshold(tmp_path: Path) -> None:
+    story = Story(thresholds=THRESHOLDS)
+    for case in FAMILY.cases[:-1]:
+        story.run(case.case_id)
+    context = record(story, tmp_path / "study")
+    results = analysed(context)
+    assert {each.status for each in results.thresholds} == {"not_decided"}
+    assert results.missed == results.thresholds
+    page = files_of(context)["report.md"].decode()
+    assert "0 of 4 threshold results are missed." in page
+    assert "4 of 4 threshold results are not decided yet" in page
+
+
 def test_a_removed_threshold_says_so_where_the_gate_is_green(
     context: Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
