@@ -87,9 +87,11 @@ class _State:
 
 
 def open_repair(work: Work) -> Done:
-    """Assign one failed run to a layer. Refused for a run that did not fail at any stage."""
+    """Assign one failed run to a layer. Refused for a run that did not fail at any stage, and, as
+    the answer shows its outcome, for one that ended after outcomes were last inspected."""
     command: OpenRepair = work.command
-    if not any(isinstance(fact.event, OutcomesInspected) for fact in work.facts(STUDY_STREAM)):
+    looks = [f.seq for f in work.facts(STUDY_STREAM) if isinstance(f.event, OutcomesInspected)]
+    if not looks:
         raise Refused(
             "a repair shows outcomes, and no inspection is recorded: `ledger analyze --reason "
             '"…"` records one first'
@@ -98,6 +100,12 @@ def open_repair(work: Work) -> Done:
     if command.repair in state.repairs.repairs:
         raise Refused(f"there is a repair {command.repair} already: choose another name")
     score, evidence = state.run(command.cell)
+    if score.finished > looks[-1]:
+        raise Refused(
+            f"{command.cell} ended (record {score.finished}) after outcomes were last inspected "
+            f'(record {looks[-1]}), and a repair shows its outcome: `ledger analyze --reason "…"` '
+            "records an inspection first"
+        )
     if score.earliest is None:
         why = {
             "unverified": "stages of it were not observed, which is no failure: make the system "

@@ -59,7 +59,7 @@ def command() -> None:
 def open_(
     repair: str, cell: str, layer: str, manifest: Path | None, study: Path, as_json: bool
 ) -> None:
-    """Assign a failed run to a layer. Needs a recorded inspection of outcomes."""
+    """Assign a failed run to a layer. Needs an inspection of outcomes, recorded after the run."""
     from schemas.commands import OpenRepair
 
     fields = {"repair": repair, "cell": cell, "layer": layer, "manifest": _read(manifest)}

@@ -318,6 +318,9 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
     assert repair(study, "list")["repairs"][1]["runs ended"] == "0/5"
     assert study.ledger_command("run").status == 0
     assert repair(study, "list")["repairs"][1]["runs ended"] == "5/5"
+    unseen = OVER_APPLIED.replace("retrieval", "by-project")
+    refused = repair(study, "open", "R3", "--run", unseen, "--layer", "query")
+    assert isinstance(refused, Refused) and "after outcomes were last inspected" in str(refused)
     secret = "left: ghp_" + "a1" * 20
     refused = repair(study, "close", "R2", "--limitation", secret)
     assert isinstance(refused, Refused) and "GitHub token" in str(refused)
