@@ -212,7 +212,8 @@ def diagnostics_folder(context: Context) -> Path:
 
 
 def prove_no_worker(context: Context) -> None:
-    """Give every pending command free again, having proven that no worker of this log is alive.
+    """Give every pending command of a set free again, having proven that no worker of this log is
+    alive. What a person ordered is in the hands of its own program and stays there.
 
     Each worker holds the lock ``workers`` together with the others for as long as it lives. Where
     somebody else's worker is alive (``ledger worker``), leases run out by themselves instead.
@@ -220,6 +221,6 @@ def prove_no_worker(context: Context) -> None:
     try:
         with context.directory.exclusive("workers", ""):
             clear_scratch(context, SET_ROLES)
-            context.log.release_all()
+            context.log.release_all(SET_ROLES)
     except Refused:
         return

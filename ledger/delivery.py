@@ -9,7 +9,7 @@ The functions work inside a transaction that ``sqlite_log`` opens and closes.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ledger.clock import new_id
 from ledger.log import Claim, Lease
@@ -96,10 +96,14 @@ def pending(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
     return connection.execute(_PENDING).fetchall()
 
 
-def rebuild(connection: sqlite3.Connection) -> None:
-    """Delete every row and offer what the records say is pending: no leases, no attempts."""
-    connection.execute("DELETE FROM delivery")
-    offer(connection, pending(connection))
+def rebuild(connection: sqlite3.Connection, roles: Collection[str] | None = None) -> None:
+    """Delete every row, or those of ``roles``, and offer what the records say is pending: no
+    leases, no attempts."""
+    if roles is None:
+        connection.execute("DELETE FROM delivery")
+    else:
+        connection.executemany("DELETE FROM delivery WHERE role = ?", ((role,) for role in roles))
+    offer(connection, [row for row in pending(connection) if roles is None or row[1] in roles])
 
 
 def _deadline(now_us: int, seconds: float) -> int:

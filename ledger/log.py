@@ -7,7 +7,7 @@ records at any time. ``memory_log`` is the readable reference, ``sqlite_log`` th
 contract suite in ``tests/contract/`` runs over both.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -184,9 +184,9 @@ class EventLog(Protocol):
         """Ids of commands that were requested and not finished, oldest first, from the records."""
         ...
 
-    def release_all(self) -> None:
-        """Rebuild the delivery table from the records. Only for a caller that has proven that no
-        worker of this log is alive."""
+    def release_all(self, roles: Collection[str] | None = None) -> None:
+        """Rebuild the delivery table from the records; with ``roles`` what it holds of these alone.
+        Only for a caller that has proven that nobody works in them on this log."""
         ...
 
     def close(self) -> None: ...

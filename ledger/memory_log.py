@@ -1,7 +1,7 @@
 """The in-memory log: the readable reference of what ``EventLog`` promises. One process only."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ledger.clock import new_id, now_us
 from ledger.errors import LeaseLost
@@ -152,13 +152,13 @@ class MemoryLog:
                 and not self._streams.get(f"command/{envelope.id}")
             ]
 
-    def release_all(self) -> None:
+    def release_all(self, roles: Collection[str] | None = None) -> None:
         with self._lock:
-            self._delivery = {}
             for command in self.pending():
                 seq = self._ids[command]
                 role = self._envelopes[seq].stream.removeprefix("role/")
-                self._delivery[command] = _Delivery(role, seq)
+                if roles is None or role in roles:
+                    self._delivery[command] = _Delivery(role, seq)
 
     def close(self) -> None:
         """Nothing to release."""

@@ -14,7 +14,7 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -359,9 +359,9 @@ class SqliteLog:
         with self._reading():
             return [command for command, _, _ in delivery.pending(self._records)]
 
-    def release_all(self) -> None:
+    def release_all(self, roles: Collection[str] | None = None) -> None:
         with self._transaction(self._leases) as connection:
-            delivery.rebuild(connection)
+            delivery.rebuild(connection, roles)
 
     # --- checkpoints -----------------------------------------------------------------------------
 

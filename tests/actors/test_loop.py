@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from actors.loop import Context, Done, Work, carry_out, perform, request, serve
+from actors.supervisor import prove_no_worker
 from ledger.errors import LeaseLost, Refused, SafetyStop
 from ledger.log import Fact, NewEvent
 from schemas.commands import AdvanceCell, ContinueStudy, StopRun
@@ -86,6 +87,16 @@ def test_the_index_goes_on_after_what_an_earlier_process_had_committed(
     perform(context, claim, {StopRun: lambda work: Done([FACT])})
     indices = [stored.envelope().index for stored in context.log.caused_by(claim.lease.command)]
     assert indices == [0, 1, 2]
+
+
+def test_a_run_that_begins_takes_nothing_over_that_a_person_has_ordered(
+    context: Context, take: Callable[[Any], Work], events: Callable[[], list[Fact]]
+) -> None:
+    ordered, left = take(STOP), take(ContinueStudy())
+    prove_no_worker(context)
+    ordered.commit([FACT])
+    with pytest.raises(LeaseLost):  # of a run before, whose workers have ended
+        left.commit([FACT])
 
 
 def test_a_process_that_lost_its_lease_writes_nothing(

@@ -403,6 +403,18 @@ def test_delivery_is_rebuilt_from_the_records(event_log: EventLog, clock: FakeCl
     assert event_log.claim(["model_server", "scheduler"], 30) is None
 
 
+def test_leases_of_some_roles_are_released_and_others_stay(event_log: EventLog) -> None:
+    freed, kept = request(event_log), request(event_log, "model_server")
+    first, second = claimed(event_log), claimed(event_log, ["model_server"])
+    event_log.release_all(["scheduler", "grader"])
+    assert not event_log.renew(first.lease, 30)
+    assert event_log.renew(second.lease, 30)
+    assert event_log.pending() == [freed, kept]
+    again = claimed(event_log)
+    assert (again.lease.command, again.attempts) == (freed, 1)
+    assert event_log.claim(["model_server"], 30) is None
+
+
 # --- threads -------------------------------------------------------------------------------------
 
 

@@ -223,9 +223,9 @@ class LogsAgree(RuleBasedStateMachine):
         leases: tuple[Lease, Lease] = data.draw(st.sampled_from(self.leases))
         self.both(lambda log, n: log.renew(leases[n], seconds))
 
-    @rule()
-    def release_all(self) -> None:
-        self.both(lambda log, _: log.release_all())
+    @rule(roles=st.none() | st.sets(st.sampled_from(list(ROLES))))
+    def release_all(self, roles: set[str] | None) -> None:
+        self.both(lambda log, _: log.release_all(roles))
 
     @rule(seconds=st.sampled_from([0.000_001, 1, 10, 59.999_999, -1, -3600]))
     def move_clock(self, seconds: float) -> None:
