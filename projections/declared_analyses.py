@@ -463,30 +463,29 @@ def _withdrawn(study: Study, declarations: Sequence[Declaration]) -> tuple[Withd
     return tuple(found.values())
 
 
-def _declared_models(
-    declarations: Sequence[Declaration], outcomes: Outcomes
+def declared_models(
+    versions: Sequence[tuple[int, Sequence[Model]]], began: Sequence[tuple[str, int]]
 ) -> tuple[DeclaredModel, ...]:
-    """By model, in the order in which the study names them first, every form that it had."""
-    began = [
-        (parse_cell_id(name).agent, cell.began)
-        for name, cell in outcomes.cells.items()
-        if cell.began is not None
-    ]
+    """By model, in the order in which the study names them first, every form that it had.
+
+    versions: (record, models of the study from there on). began: (model, record) of every cell's
+    last attempt.
+    """
     forms: dict[str, list[tuple[int, Model | None]]] = {}
-    for version in declarations:
-        for model in version.study.models:
-            forms.setdefault(model.id, [])
-        declared = {model.id: model for model in version.study.models}
-        for name, versions in forms.items():
-            versions.append((version.seq, declared.get(name)))
+    for seq, models in versions:
+        declared = {model.id: model for model in models}
+        for name in declared:
+            forms.setdefault(name, [])
+        for name, known in forms.items():
+            known.append((seq, declared.get(name)))
     return tuple(
         DeclaredModel(
             since=since,
             cells=sum(agent == name and since <= seq < until for agent, seq in began),
             model=_without_credentials(model),
         )
-        for name, versions in forms.items()
-        for since, until, model in _spans(versions)
+        for name, known in forms.items()
+        for since, until, model in _spans(known)
         if model is not None
     )
 
@@ -568,7 +567,14 @@ def analyse(
         contrasts=contrasts,
         families=families,
         withdrawn=_withdrawn(study, declarations),
-        models=_declared_models(declarations, outcomes),
+        models=declared_models(
+            [(version.seq, version.study.models) for version in declarations],
+            [
+                (parse_cell_id(name).agent, cell.began)
+                for name, cell in outcomes.cells.items()
+                if cell.began is not None
+            ],
+        ),
         budgets=_declared_budgets(declarations, outcomes),
         flow=tuple(_flow(block, cells) for block in ("matrix", "repeat")),
         arms=tuple(_arm_summary(arm, model, matrix) for arm, model in arms),

@@ -23,6 +23,7 @@ from projections.declared_analyses import (
     Completion,
     ComputedFrom,
     ContrastResult,
+    DeclaredModel,
     Results,
     Share,
 )
@@ -1041,8 +1042,11 @@ def _sensitivity(found: ContrastResult, results: Results) -> list[tuple[str, ...
     ]
 
 
-def _models(results: Results) -> Section:
-    """What was asked, how, and what a cell could spend: as frozen and as amendments left it."""
+def declared_models_tables(declared: Sequence[DeclaredModel]) -> list[Block]:
+    """Which models were asked and how, as frozen and as amendments left it. For both kinds of
+    study; none where nothing asks a model."""
+    if not declared:
+        return []
     models = Table(
         caption="Models",
         columns=(
@@ -1067,7 +1071,7 @@ def _models(results: Results) -> Section:
                 each.model.reasoning,
                 each.model.reasoning_history,
             )
-            for each in results.models
+            for each in declared
         ),
         note="Since the freeze, or since the amendment of that record. Cells: planned ones whose "
         "last attempt began while it was so; a cell keeps what it began with. Context in tokens.",
@@ -1088,10 +1092,15 @@ def _models(results: Results) -> Section:
                 str(each.model.generation.seed),
                 count(each.model.generation.max_completion_tokens),
             )
-            for each in results.models
+            for each in declared
         ),
         note="A repeated cell adds the number of its repetition to the seed.",
     )
+    return [models, sampling]
+
+
+def _models(results: Results) -> Section:
+    """What was asked, how, and what a cell could spend: as frozen and as amendments left it."""
     budgets = Table(
         caption="Budgets of a cell",
         columns=columns(
@@ -1113,7 +1122,8 @@ def _models(results: Results) -> Section:
             for each in results.budgets
         ),
     )
-    blocks = (models, sampling, budgets) if results.models else ()
+    models = declared_models_tables(results.models)
+    blocks = (*models, budgets) if models else ()
     return Section(id="models", title="Models and budgets", blocks=blocks)
 
 

@@ -28,6 +28,7 @@ from projections.report_model import (
     amendments_section,
     columns,
     day,
+    declared_models_tables,
     deviations_section,
     paragraph,
     readings_section,
@@ -133,6 +134,7 @@ def build_transfer_report(inputs: TransferInputs) -> Report:
                 _repairs(results),
                 _uncertainty(results),
                 _waivers(results),
+                _models(results, study),
                 readings_section(study.readings),
                 deviations_section(
                     conduct,
@@ -828,6 +830,20 @@ def _waivers(results: TransferResults) -> Section:
         ),
     )
     return Section(id="waivers", title="Waivers", blocks=(table,))
+
+
+def _models(results: TransferResults, study: TransferStudy) -> Section:
+    """Which models drivers ask, and how."""
+    blocks = declared_models_tables(results.models)
+    if blocks:
+        asked = "; ".join(f"{d.id}: {d.model}" for d in study.drivers if d.model) or "none any more"
+        blocks.append(
+            paragraph(
+                f"Asked by drivers ({asked}) of a server of kind {study.server.kind}, at most "
+                f"{study.suite.max_turns} turns a session."
+            )
+        )
+    return Section(id="models", title="Models", blocks=tuple(blocks))
 
 
 def _all_runs(results: TransferResults) -> Section:

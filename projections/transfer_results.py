@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from ledger.log import Fact
-from projections.declared_analyses import ComputedFrom
+from projections.declared_analyses import ComputedFrom, DeclaredModel, declared_models
 from projections.fold import ReadArtifact
 from projections.frozen_programs import FrozenPrograms, OtherProgram
 from projections.repairs import Repair, Repairs
@@ -35,6 +35,7 @@ from projections.transfer_scores import RunScore, TransferScores
 from schemas.base import Count, Digest, Event, Position, Value
 from schemas.events.study import AmendmentRecorded, StudyFrozen
 from schemas.events.transfer import Capabilities, SystemDescribed
+from schemas.identifiers import parse_cell_id
 from schemas.study_file import parse_study
 from schemas.transfer import Stage, Waiver
 from schemas.transfer_study import System, Threshold, TransferStudy
@@ -168,6 +169,10 @@ class TransferResults(Value):
     dropped: tuple[DroppedThreshold, ...]
     waivers: tuple[FrozenWaiver, ...]
     repairs: tuple[RepairResult, ...]
+    models: Annotated[
+        tuple[DeclaredModel, ...],
+        Meta(description="that drivers ask: as frozen, and as amendments left them"),
+    ] = ()
     other_programs: Annotated[
         tuple[OtherProgram, ...], Meta(description="runs of a program that is not the frozen one")
     ] = ()
@@ -357,12 +362,23 @@ def transfer_results(
             for waiver in family.waivers
         ),
         repairs=tuple(_repair(name, found, scores) for name, found in repairs.repairs.items()),
+        models=declared_models(
+            [(seq, study.models) for seq, _, study in history.versions], _began(scores, history)
+        ),
         other_programs=tuple(
             programs.others[run.cell] for run in runs if run.cell in programs.others
         ),
         scorer=scorer,
         code_not_as_frozen=tuple(sorted(code_not_as_frozen)),
     )
+
+
+def _began(scores: TransferScores, history: DeclarationHistory) -> list[tuple[str, int]]:
+    """(model, record) of the last attempt of every run whose driver asks one. What a driver is does
+    not change once a run has begun."""
+    asked = {d.id: d.model for _, _, study in history.versions for d in study.drivers if d.model}
+    runs = [(parse_cell_id(cell).agent, run) for cell, run in scores.evidence.items()]
+    return [(asked[driver], run.events[0].seq) for driver, run in runs if driver in asked]
 
 
 def _repair(name: str, repair: Repair, scores: TransferScores) -> RepairResult:

@@ -21,6 +21,7 @@ from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.study import AnalysisCompleted
 from schemas.events.transfer import Capabilities, Claim, TransferScored
 from schemas.transfer import Waiver
+from tests.transfer_scores import transfer_story
 from tests.transfer_scores.recorded_story import amended, append, inspected, record, two_systems
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
@@ -107,6 +108,38 @@ def test_an_interim_look_meets_no_threshold(tmp_path: Path) -> None:
     page = files_of(context)["report.md"].decode()
     assert "0 of 4 threshold results are missed." in page
     assert "4 of 4 threshold results are not decided yet" in page
+
+
+def test_the_models_that_drivers_ask_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = transfer_story.STUDY_TOML.replace('kind = "reader"', 'kind = "chat"\nmodel = "M1"')
+    model = """[[models]]
+id = "M1"
+key = "lab/small"
+variant = "lab/small@q4"
+quantization = "Q4"
+format = "gguf"
+context_length = 2048
+max_context_length = 8192
+reasoning = "off"
+rehearsal = { competence_per_mille = 500, seed = "s" }
+[models.generation]
+max_completion_tokens = 96
+temperature = 0.25
+[server]"""
+    monkeypatch.setattr(transfer_story, "STUDY_TOML", asks.replace("[server]", model))
+    context = record(two_systems(Story()), tmp_path / "study")
+    (declared,) = analysed(context).models
+    assert (declared.model.id, declared.cells) == ("M1", 18)
+    page = files_of(context)["report.md"].decode()
+    models = page.partition("## Models\n")[2].partition("\n## ")[0]
+    assert "lab/small@q4" in models and "0.25" in models and "(reader: M1)" in models
+
+
+def test_no_section_of_models_where_nothing_asks_one(context: Context) -> None:
+    assert analysed(context).models == ()
+    assert "## Models" not in files_of(context)["report.md"].decode()
 
 
 def test_a_removed_threshold_says_so_where_the_gate_is_green(
