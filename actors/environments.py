@@ -194,16 +194,16 @@ def missing_python(python: str, *, own: bool) -> str:
         return (
             f"the study declares Python {python} (platform.python) and this program runs in {ours},"
             " in which a repository without requirement files is tested: declare "
-            f'"{".".join(ours.split(".")[:2])}", run this program with Python {python}, or name '
-            "the repository's requirement files (layout.requirements)"
+            f'python = "{".".join(ours.split(".")[:2])}", run this program with Python {python}, '
+            "or name the repository's requirement files (layout.requirements)"
         )
     if _find_python(python) is not None:
         return ""
     minors = [f"3.{minor}" for minor in range(OLDEST_MINOR, NEWEST_MINOR + 1)]
-    present = ", ".join(minor for minor in minors if _find_python(minor))
+    present = ", ".join(f'python = "{minor}"' for minor in minors if _find_python(minor))
     return (
-        f"no Python {python} on this host (platform.python); present: {present}. Install it, so "
-        f"that `python{python}` starts it, or declare one that is there"
+        f"no Python {python} on this host (platform.python). Install it, so that `python{python}` "
+        f"starts it, or declare one that is there: {present}"
     )
 
 

@@ -48,12 +48,12 @@ class Platform(Value):
     ] = "amd64"
     python: Annotated[
         str,
-        Meta(pattern=rf"^3\.[0-9]{{1,2}}{END}", description='a version like "3.11"'),
+        Meta(pattern=rf"^3\.[0-9]{{1,2}}{END}", description='a version like "3.11" in quotes'),
         Meta(description="the Python that tests run in; it must be installed here"),
     ] = "3.11"
     go: Annotated[
         str,
-        Meta(pattern=rf"^1\.[0-9]{{1,2}}{END}", description='a version like "1.24"'),
+        Meta(pattern=rf"^1\.[0-9]{{1,2}}{END}", description='a version like "1.24" in quotes'),
         Meta(description="the Go that build constraints are evaluated for"),
     ] = "1.24"
 

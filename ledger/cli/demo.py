@@ -104,6 +104,7 @@ def prepare(directory: Path, quick: bool) -> Path:
     """Make the demo's study folder, or find an unfinished one. Raises Refused for a folder that the
     demo did not make."""
     from actors.rehearsal import example_repository
+    from ledger.cli.init import with_this_python
 
     if goes_on(directory, "repair"):
         return directory.resolve()
@@ -113,7 +114,7 @@ def prepare(directory: Path, quick: bool) -> Path:
         text = (files("actors.rehearsal") / "templates" / "demo.toml").read_text()
     except OSError as error:
         raise Unfinished(f"{directory}: {error.strerror}") from None
-    text = text.replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", head)
+    text = with_this_python(text.replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", head))
     if quick:
         text = text.replace("tasks = 8", f"tasks = {QUICK_TASKS}")
     (directory / "study.toml").write_text(text)

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def command(directory: Path, template: str, as_json: bool) -> None:
                 content = source.read_bytes()
                 if path == study.toml:
                     content = _named(content, study.root.name)
+                if source.name == "repair.toml":  # study-2 has a protocol that says which
+                    content = with_this_python(content.decode()).encode()
                 write_file(path, content, mode=0o644)
     except OSError as error:
         raise Unfinished(f"{study.root}: {error.strerror}") from None
@@ -79,6 +82,13 @@ def _named(text: bytes, folder: str) -> bytes:
     except ValueError:
         return text
     return re.sub(rb'(?m)^id = "my-[a-z]+"$', b'id = "' + name + b'"', text, count=1)
+
+
+def with_this_python(template: str) -> str:
+    """The template with the Python that is here for certain: the one that this program runs in,
+    which also tests a repository without requirement files."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return re.sub(r'(?m)^python = "[0-9.]+"$', f'python = "{here}"', template, count=1)
 
 
 def _first_step(study: StudyDirectory, template: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from actors.git import Git
+from ledger.cli.init import with_this_python
 from ledger.study_directory import MAX_STUDY_BYTES, StudyDirectory
 from schemas.events.command import CommandRefused
 from schemas.events.run import RunStarted, RunStopped
@@ -392,7 +393,7 @@ def study_of(folder: Path, url: str | Path, head: str, config: Path) -> Path:
     """A study of one repository with a ledger of its own."""
     from ledger.creation import create_ledger
 
-    text = TEMPLATE.read_text(encoding="utf-8")
+    text = with_this_python(TEMPLATE.read_text(encoding="utf-8"))
     for old, new in (
         ("HEAD-OF-THE-EXAMPLE-REPOSITORY", head),
         ('url = "example-repository"', f'url = "{url}"'),

@@ -5,10 +5,12 @@ import shlex
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from ledger.cli.progress_lines import INTERVAL_S, QUIET_S, SHORTEST_S, ProgressLines
+from ledger.study_directory import StudyDirectory
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import check_refused, study_of
 from tests.end_to_end.rehearsal_study import StudyOnDisk, make_mined_study
@@ -27,9 +29,7 @@ def history(tmp_path: Path) -> History:
 
 @pytest.fixture
 def mined_here(history: History, tmp_path: Path, config_home: Path) -> Path:
-    study = study_of(tmp_path / "study", history.path, history.head, config_home)
-    replace_in(study, 'python = "3.11"', f'python = "{HERE}"')
-    return study
+    return study_of(tmp_path / "study", history.path, history.head, config_home)
 
 
 def replace_in(study: Path, old: str, new: str) -> None:
@@ -76,6 +76,24 @@ def test_init_does_not_spill_into_a_folder_that_holds_something_else(
     assert ledger("init", clone).status == 0, "a study.toml that is there already is meant"
 
 
+@pytest.mark.parametrize("version", [(3, 11), (3, 14)])
+def test_init_declares_the_python_that_it_runs_in(
+    ledger: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int]
+) -> None:
+    class Version(NamedTuple):
+        major: int
+        minor: int
+
+    declared = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "version_info", Version(*version))
+        for template in ("repair", "study-2"):
+            assert ledger("init", tmp_path / template, "--template", template).status == 0
+            _, study = StudyDirectory(tmp_path / template).read_repair_study()
+            declared[template] = study.platform.python
+    assert declared == {"repair": f"3.{version[1]}", "study-2": "3.11"}
+
+
 # --- mine ----------------------------------------------------------------------------------------
 
 
@@ -86,7 +104,7 @@ def test_init_does_not_spill_into_a_folder_that_holds_something_else(
         (
             f'python = "{HERE}"',
             'python = "3.99"\n# with files of requirements',
-            ("no Python 3.99 on this host", f"present: {HERE}", "python3.99"),
+            ("no Python 3.99 on this host", f'python = "{HERE}"', "python3.99"),
         ),
         ('package_roots = ["pkg"]', 'package_roots = ["pgk"]', ("package_roots[0]", "pgk", "pkg")),
         (
@@ -121,7 +139,6 @@ def test_a_path_that_a_walked_commit_has_is_declared_rightly(
 ) -> None:
     history.commit({"requirements.txt": None, "pyproject.toml": b"[project]\n"})
     study = study_of(tmp_path / "study", history.path, history.head, config_home)
-    replace_in(study, 'python = "3.11"', f'python = "{HERE}"')
     replace_in(study, "requirements = []", 'requirements = ["requirements.txt"]')
     assert ledger("tasks", "mine", "--study", study).status == 0
 

@@ -18,6 +18,7 @@ import msgspec
 
 from actors.git import Git
 from actors.rehearsal import example_repository
+from ledger.cli.init import with_this_python
 from ledger.log import FINISHES_COMMAND, Fact, decode
 from ledger.sqlite_log import SqliteLog
 from schemas.events.cell import (
@@ -160,7 +161,7 @@ def make_mined_study(place: Path, head_subject: str = HEAD_SUBJECT, tasks: int =
     repository = study.path / "example-repository"
     example_repository.create(repository)
     head = Git(repository).text("log", "--format=%H", "--fixed-strings", f"--grep={head_subject}")
-    text = TEMPLATE.read_text(encoding="utf-8")
+    text = with_this_python(TEMPLATE.read_text(encoding="utf-8"))
     text = text.replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", head)
     text = text.replace("tasks = 8\n", f"tasks = {tasks}\n")
     # The second model and the contrast that needs it.
