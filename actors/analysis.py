@@ -41,6 +41,7 @@ from projections.transfer_results import TransferResults
 from projections.transfer_results import encode_results as encode_transfer_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
+from schemas.counted import counted
 from schemas.events.study import (
     AnalysisCompleted,
     OutcomesInspected,
@@ -120,12 +121,9 @@ def compute(context: Context, head: int | None = None) -> AnyResults:
         raise Refused("the study is not frozen, so nothing is declared yet: `ledger freeze` first")
     study = repair_study(progress.study)
     if progress.study.grading.when == "end" and not progress.completed:
-        cells = progress.cells.values()
-        graded = sum(cell.status in ("graded", "void") for cell in cells)
         raise Refused(
             'this study grades at the end ([grading] when = "end") and is not complete: '
-            f"{progress.done_cells()} of {len(cells)} cells have ended, {graded} are graded; "
-            "`ledger run` goes on"
+            f"{progress.cells_in_words()} ended, {progress.graded()} graded; `ledger run` goes on"
         )
     bound = {
         name.removeprefix("code/"): digest
@@ -240,7 +238,7 @@ def interim(results: AnyResults) -> str:
     if isinstance(results, TransferResults):
         return interim_sentence(results)
     waiting = sum(flow.without_verdict for flow in results.flow)
-    return f"Interim: {waiting} planned cells have no verdict yet." if waiting else ""
+    return f"Interim: {counted(waiting, 'planned cell')} without a verdict yet." if waiting else ""
 
 
 def _leaf(context: Context, seq: int) -> str:

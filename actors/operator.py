@@ -70,6 +70,7 @@ from schemas.commands import (
     StartRun,
     StopRun,
 )
+from schemas.counted import counted
 from schemas.events.ledger import CheckpointAnchored
 from schemas.events.mining import LeakProbed, SandboxProbed
 from schemas.events.run import RunStarted, RunStopped
@@ -138,8 +139,8 @@ def freeze_tasks(work: Work) -> Done:
         valid = mined.valid_tasks(repository.id)[: repository.tasks]
         if len(valid) < repository.tasks:
             raise Refused(
-                f"repository {repository.id} has {len(valid)} valid tasks and the study declares "
-                f"{repository.tasks}: {_way_to_more_tasks(mined, repository.id)}"
+                f"repository {repository.id} has {counted(len(valid), 'valid task')} and the study "
+                f"declares {repository.tasks}: {_way_to_more_tasks(mined, repository.id)}"
             )
         tasks += valid
         source = work.context.directory.repository_path(repository.url)
@@ -165,7 +166,7 @@ def _way_to_more_tasks(mined: MinedTasks, repository: str) -> str:
     if repository not in mined.mined:
         return "`ledger tasks mine`, then `ledger tasks validate`"
     if waiting := mined.waiting(repository):
-        return f"`ledger tasks validate` goes on ({len(waiting)} candidates are left)"
+        return f"`ledger tasks validate` goes on ({counted(len(waiting), 'candidate')} left)"
     return (
         "no candidate is left. Declare fewer (repositories.tasks), or look at what the commits "
         "fail (`ledger tasks audit`) and at the rules in study.toml"
@@ -352,7 +353,7 @@ def inspect_outcomes(work: Work) -> Done:
             )
         raise Refused(
             'this study grades at the end ([grading] when = "end"): outcomes do not exist before '
-            f"its last cell ({left} cells to go, then grading)"
+            f"its last cell ({counted(left, 'cell')} to go, then grading)"
         )
     known = progress.with_outcome()
     return Done([NewEvent(STUDY_STREAM, OutcomesInspected(reason=command.reason, graded=known))])

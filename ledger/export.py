@@ -51,6 +51,7 @@ from ledger.sqlite_log import APPLICATION_ID, IMPORTED_MARK, SCHEMA, SCHEMA_VERS
 from ledger.study_directory import StudyDirectory
 from ledger.verify import Options, Report, verify
 from schemas.base import ArtifactRef, Event
+from schemas.counted import counted
 
 VAR_FOLDER = "var"
 IMPORTED_TEXT = b"This ledger was imported. It is opened read-only and never written.\n"
@@ -530,8 +531,8 @@ def _verified(folder: Path, options: Options) -> Report:
         first = next(f for f in report.findings if f.severity == "violation")
         place = "" if first.seq is None else f" at seq {first.seq}"
         raise Integrity(
-            f"{len(report.findings)} findings, the first is {first.code}{place}: expected "
-            f"{first.expected}, got {first.got}; nothing was kept"
+            f"{counted(len(report.findings), 'finding')}, the first is {first.code}{place}: "
+            f"expected {first.expected}, got {first.got}; nothing was kept"
         )
     if report.status == "unfinished":
         raise Unfinished(f"{report.assurance} Nothing was kept.")

@@ -13,6 +13,7 @@ Memory: one page of records, and one number for each stream.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -77,6 +78,7 @@ from ledger.record_sources import (
     open_records,
 )
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key, parse_verifier_key
+from schemas.counted import counted
 from schemas.events.ledger import CheckpointAnchored
 
 MAX_FINDINGS = 10_000
@@ -226,8 +228,8 @@ def _root_of(path: Path, size: int) -> bytes | None:
 
 def _unchecked(note: Note) -> str:
     return (
-        "its root matches, its signature was not checked: no key is known, give its verifier "
-        f"string with --key (it says {note.key_ids})"
+        f"its root matches, its signature was not checked: no key is known (it says "
+        f"{note.key_ids}), give its verifier string with `ledger verify-chain --key`"
     )
 
 
@@ -375,6 +377,15 @@ class _Verification:
                 continue
         return None, "", False
 
+    def _whose(self) -> str:
+        """The key that must have signed, for a reader who holds it, or took another's word."""
+        own = None
+        with suppress(LedgerError):  # a file that cannot be used makes no key one's own
+            own = load_signing_key(self.home)
+        if own is not None and self.key is not None and own.public_key == self.key.public_key:
+            return "your own key"
+        return "which is not your own"
+
     def _origin(self) -> str:
         """The origin under which the ledger's own notes are signed; "" where nothing tells."""
         if self.key is not None:
@@ -492,7 +503,10 @@ class _Verification:
                 detail += "" if holds else "; older than what was last seen"
                 add("self", newest.where, newest.checkpoint, holds, detail)
             else:
-                detail = f"signed by {newest.key_ids}, and no key is configured: give its string"
+                detail = (
+                    f"signed by {newest.key_ids}, and no key is known: give its verifier string "
+                    "with `ledger verify-chain --key`"
+                )
                 add("self", newest.where, newest.checkpoint, False, shown(detail))
         for event in anchored:
             kept = matching.get(event.note.encode())
@@ -545,27 +559,29 @@ class _Verification:
         if self.head is not None:
             seq, leaf = self.head
             head = VerifiedHead(seq, leaf.hex(), root.hex() if root is not None else None)
-        said = [f"{self.events} records were read and checked one by one."]
+        said = [f"{counted(self.events, 'record')} read and checked one by one."]
         if self.unfinished:
             said.append(f"Reading stopped: {shown(self.unfinished)}.")
         if self.violated:
             said.append("Findings contradict the ledger: what they touch is not proven.")
         if self.unlisted:
-            said.append(f"{self.unlisted} more findings are not listed.")
+            said.append(f"Not listed: {counted(self.unlisted, 'finding')} more.")
         signed = [anchor for anchor in anchors if anchor.kind == "self" and anchor.counts]
         if counting:
             best = max(counting, key=lambda anchor: anchor.size)
             kinds = ", ".join(sorted({anchor.kind for anchor in counting}))
             said.append(
-                f"Up to seq {best.size - 1} they are those that were signed ({kinds}); nothing is "
-                f"proven about events after seq {best.size - 1}."
+                f"Up to seq {best.size - 1} they are those that were signed ({kinds}) by "
+                f"{self.key}, {self._whose()}; nothing is proven about events after seq "
+                f"{best.size - 1}."
             )
         else:
             said.append("No anchor that counts matches; nothing is proven about any event.")
         if self.key is None and self.options.against:
             said.append(
                 "Whether the given notes are signed by the ledger's owner was not checked: no key "
-                "is known for this ledger; give its verifier string with --key."
+                "is known for this ledger; give its verifier string with `ledger verify-chain "
+                "--key`."
             )
         if signed and len(signed) == len(counting):
             said.append(

@@ -13,6 +13,7 @@ import msgspec
 from ledger.log import Fact
 from projections.fold import ReadArtifact, Row, Table
 from schemas.base import Event
+from schemas.counted import counted
 from schemas.events.cell import (
     BudgetCharged,
     CellFinished,
@@ -283,7 +284,7 @@ class Progress:
     def cells_in_words(self) -> str:
         """``7 of 9 cells, 2 of them void``."""
         void = f", {self.void_cells()} of them void" if self.void_cells() else ""
-        return f"{self.done_cells()} of {len(self.cells)} cells{void}"
+        return f"{self.done_cells()} of {counted(len(self.cells), 'cell')}{void}"
 
     def _shown_end(self, cell: CellProgress) -> str:
         """How a cell ended. A run of a transfer study that crashed or timed out has failed: there

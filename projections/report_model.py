@@ -45,6 +45,7 @@ from projections.report.numbers import (
 from projections.report.plain_text import listed
 from projections.tasks import MinedTasks
 from schemas.base import Value
+from schemas.counted import counted
 from schemas.study import Study
 from schemas.task import Task
 
@@ -341,7 +342,7 @@ def too_few_pairs(pairs: int, alpha: float) -> str:
         return ""
     needed = next(n for n in range(pairs, 1100) if 2.0 ** (1 - n) <= alpha)
     return (
-        f"With {pairs} pair{'s' if pairs != 1 else ''} no result could reach p \u2264 {alpha:g}: "
+        f"With {counted(pairs, 'pair')} no result could reach p \u2264 {alpha:g}: "
         f"the smallest possible exact p is {p_value(smallest, alpha)}. It takes {needed} pairs at "
         "least."
     )
@@ -362,14 +363,14 @@ def _remarks(inputs: ReportInputs) -> tuple[str, ...]:
             )
     waiting = sum(flow.without_verdict for flow in results.flow)
     if waiting:
-        remarks.append(f"Interim: {count(waiting)} planned cells have no verdict yet.")
+        remarks.append(f"Interim: {counted(waiting, 'planned cell')} without a verdict yet.")
     if results.withdrawn:
         names = listed([f"{each.id} (record {each.at})" for each in results.withdrawn])
         remarks.append(f"Contrasts that were declared and that amendments took out: {names}.")
     if results.code_not_as_frozen:
         remarks.append(
-            f"{count(len(results.code_not_as_frozen))} files of the code that computed this are "
-            "not as frozen; see Deviations."
+            f"Not as frozen: {counted(len(results.code_not_as_frozen), 'file')} of the code that "
+            "computed this; see Deviations."
         )
     late = [row for row in inputs.amendments.recorded if row["finding"] != "before_first_cell"]
     if late:
@@ -432,8 +433,8 @@ def deviations_section(
     if code_not_as_frozen:
         blocks.append(
             paragraph(
-                f"The numbers were computed with code of which {len(code_not_as_frozen)} "
-                f"files are not as frozen: {listed(code_not_as_frozen)}."
+                "Of the code that computed the numbers, not as frozen: "
+                f"{counted(len(code_not_as_frozen), 'file')}, {listed(code_not_as_frozen)}."
             )
         )
     return Section(id="deviations", title="Deviations", blocks=tuple(blocks))

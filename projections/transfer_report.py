@@ -44,6 +44,7 @@ from projections.transfer_counts import (
 )
 from projections.transfer_results import SystemResult, TransferResults
 from projections.transfer_scores import RunScore
+from schemas.counted import counted
 from schemas.transfer import LEAKAGE_RULES, STAGES
 from schemas.transfer_study import TransferStudy
 
@@ -167,7 +168,7 @@ def result_sentence(results: TransferResults) -> str:
         f"{system.label} {len(runs)}" for system, runs in _boundary_failures_by_system(results)
     )
     first = (
-        f"{_number(failures, 'high-consequence boundary failure')} ({where}), listed one by one "
+        f"{counted(failures, 'high-consequence boundary failure')} ({where}), listed one by one "
         "below. "
         if failures
         else "No high-consequence boundary failure. "
@@ -196,7 +197,7 @@ def system_sentence(system: SystemResult, runs: Sequence[RunScore]) -> str:
         ]
     ends = Counter(run.ended for run in runs if run.system == (system.memory, system.driver))
     said += [
-        f"{_number(ends[end], 'session')} {end.replace('_', ' ')}"
+        f"{counted(ends[end], 'session')} {end.replace('_', ' ')}"
         for end in sorted(ends.keys() - {"completed", "void"})
     ]
     if not said and all(each.verified == each.runs for each in system.classes):
@@ -204,7 +205,7 @@ def system_sentence(system: SystemResult, runs: Sequence[RunScore]) -> str:
     elif not said:
         said = ["nothing went wrong that was seen, and not every stage was"]
     if system.void:
-        said.append(f"{_number(system.void, 'run')} void")
+        said.append(f"{counted(system.void, 'run')} void")
     return f"{system.label}: {', '.join(said)}."
 
 
@@ -212,7 +213,7 @@ def interim_sentence(results: TransferResults) -> str:
     """Empty where every planned run has ended."""
     if not results.waiting:
         return ""
-    number = _number(results.waiting, "planned run")
+    number = counted(results.waiting, "planned run")
     return f"Interim: {number} {'has' if results.waiting == 1 else 'have'} not ended."
 
 
@@ -266,7 +267,7 @@ def _boundary_failures(results: TransferResults) -> Section:
     rows: list[tuple[str, ...]] = []
     groups = []
     for system, runs in _boundary_failures_by_system(results):
-        groups.append(Group(title=f"{system.label}: {_number(len(runs), 'run')}", rows=len(runs)))
+        groups.append(Group(title=f"{system.label}: {counted(len(runs), 'run')}", rows=len(runs)))
         rows += [
             (
                 run.cell,
@@ -562,7 +563,7 @@ def _count(count: ClassCount | None) -> str:
     if count.of >= PERCENTAGES_FROM and count.name not in OF_EVENTS:
         text = share(Share(n=count.n, of=count.of)) + _beside(count)
     if count.runs_with is not None:
-        text += f", in {count.runs_with} runs"
+        text += f", in {counted(count.runs_with, 'run')}"
     exact = count.zero_failures
     if exact is not None:
         bound = f"at least {exact[0]:.3f}" if exact[1] == 1.0 else f"at most {exact[1]:.3f}"
@@ -885,17 +886,13 @@ def _other_programs(results: TransferResults) -> list[Deviation]:
         Deviation(
             what="runs of a program that is not the frozen one: exploratory",
             records=tuple(sorted(seqs)),
-            detail=f"{_number(len(seqs), 'run')} of {memory}: {what}",
+            detail=f"{counted(len(seqs), 'run')} of {memory}: {what}",
         )
         for (memory, what), seqs in found.items()
     ]
 
 
 # --- small words ----------------------------------------------------------------------------------
-
-
-def _number(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' if n != 1 else ''}"
 
 
 def _why(run: RunScore) -> str:

@@ -102,6 +102,7 @@ def _require_end(study: Path, interim: bool) -> "Progress":
 
 def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
     from actors import analysis
+    from actors.declarations import differs
     from projections.report_model import primary_sentence
     from projections.transfer_report import result_sentence
     from projections.transfer_results import TransferResults
@@ -131,12 +132,8 @@ def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
     else:
         _print_contrasts(results)
     if results.code_not_as_frozen:
-        names = ", ".join(results.code_not_as_frozen[:3])
-        more = ", …" if len(results.code_not_as_frozen) > 3 else ""
-        print(
-            f"code       {len(results.code_not_as_frozen)} files are not as frozen: {names}{more}; "
-            "put them back, or `ledger amend`"
-        )
+        names = [f"code/{name}" for name in results.code_not_as_frozen]
+        print(f"code       {differs(names, None)}")
     where = f"record {recorded}" if recorded is not None else "not recorded: a copy to read"
     print(f"analysis   {where}, computed from records 0 to {head.head}")
     print("next       ledger report")

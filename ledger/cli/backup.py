@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, print_json, require_ledger, study_option
+from ledger.cli.options import json_option, print_json, printable, require_ledger, study_option
 from ledger.study_directory import StudyDirectory
+from schemas.counted import counted
 
 
 @click.command("backup")
@@ -21,7 +22,8 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
     as it stood at one moment, its checkpoints, every artifact that its records name, study.toml,
     the documents and the families. A file that `documents` leaves out, such as an agent's program,
     is yours to copy. DIRECTORY gets its name when every byte was verified against the newest
-    checkpoint; nothing that exists is overwritten. After a kill the same command goes on.
+    checkpoint, and what is printed says whose key signed that; nothing that exists is overwritten.
+    After a kill the same command goes on.
 
     The key that signs the ledger is not in the copy: keep signing-key.pem of your configuration
     folder too, where nobody else can read it. Without it a copy is verified and never written.
@@ -34,20 +36,23 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
 
     require_ledger(StudyDirectory(study))
     report = backup(study, directory)
-    signed = max((anchor.size for anchor in report.anchors if anchor.kind == "self"), default=0)
+    newest = next((anchor for anchor in report.anchors if anchor.kind == "self"), None)
     if as_json:
         print_json(
             {
                 "directory": str(directory),
                 "status": report.status,
                 "events": report.events,
-                "signed": signed,
+                "signed": newest.size if newest is not None and newest.counts else 0,
                 "assurance": report.assurance,
             }
         )
     else:
         print(f"status     {report.status}")
         print(f"backup     {directory}")
-        print(f"events     {report.events}, the first {signed} under the newest checkpoint")
+        print(f"events     {report.events}")
+        if newest is not None:
+            under = f"the newest, over the first {counted(newest.size, 'event')}"
+            print(f"checkpoint {under}: {printable(newest.detail)}")
         print(f"assurance  {report.assurance}")
     return exit_status(report)

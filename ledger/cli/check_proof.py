@@ -9,6 +9,7 @@ import msgspec
 
 from ledger.cli.options import json_option, notes_in, print_json, printable, read_given
 from ledger.errors import Integrity
+from schemas.counted import counted
 
 
 @click.command("check-proof")
@@ -79,15 +80,16 @@ def command(
             }
         )
         return 0 if proven.signed else 4
-    holds = "proven " if proven.signed else "unsigned"
+    records = counted(tree.size, "record")
+    holds = "proven" if proven.signed else "unsigned"
     if proven.old is not None:
-        print(f"{holds:<10} the first {proven.old.size} of {tree.size} records are unchanged")
-        print(f"{'by':<10} the checkpoint over {tree.size} records, which continues the older one")
+        print(f"{holds:<10} the first {proven.old.size} of {records} are unchanged")
+        print(f"{'by':<10} the checkpoint over {records}, which continues the older one")
     else:
         print(f"{holds:<10} this is record {proven.index} of the first {tree.size}, byte for byte")
         if carried is not None:
             print(f"{'record':<10} {printable(carried.decode('utf-8', 'replace'))}")
-        print(f"{'by':<10} the checkpoint over {tree.size} records")
+        print(f"{'by':<10} the checkpoint over {records}")
     print(f"{'ledger':<10} {printable(tree.origin)}")
     print(f"{'root':<10} {tree.root.hex()}")
     if verifier is None:
@@ -95,8 +97,8 @@ def command(
     else:
         print(f"{'signed':<10} {verifier}, {whose}")
     if kept:
-        print(f"{'kept note':<10} is a checkpoint of this proof")
-    print(f"{'not proven':<10} that what is recorded is true; anything after {tree.size} records")
+        print(f"{'kept':<10} the note that you have kept is a checkpoint of this proof")
+    print(f"{'not proven':<10} that what is recorded is true; anything after {records}")
     return 0 if proven.signed else 4
 
 

@@ -16,6 +16,7 @@ from actors.loop import Context
 from ledger.atomic_file import sync
 from ledger.cli.options import json_option, print_json, printable, read_given, study_option, writing
 from ledger.errors import Integrity, Refused, Unfinished, Usage
+from schemas.counted import counted
 from schemas.credentials import carries_credentials, without_credentials
 
 MAX_TOKEN_BYTES = 64 << 10
@@ -114,7 +115,7 @@ def command(
         print_json({"size": size, "key": str(key), "note": signed.decode(), "anchors": anchors})
         return
     print(signed.decode(), end="")
-    said = [f"signed over {size} events", f"key {key}"]
+    said = [f"signed over {counted(size, 'event')}", f"key {key}"]
     for anchor in anchors:
         counts = "counts" if anchor["counts"] else "recorded, does not count here"
         said.append(f"anchor {anchor['kind']} {anchor['where']}: {counts}: {anchor['detail']}")

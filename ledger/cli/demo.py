@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from ledger.errors import Refused, Unfinished
+from schemas.counted import counted
 
 MARKER = "made-by-ledger-demo"
 QUICK_TASKS = 2
@@ -213,7 +214,8 @@ def _closing_block(
         (
             "chain",
             f"{verified['status']}: {verified['events']} events, "
-            f"{len(verified['findings'])} findings; root {verified['head']['root'][:16]}…",
+            f"{counted(len(verified['findings']), 'finding')}; "
+            f"root {verified['head']['root'][:16]}…",
         ),
         (
             "replay",

@@ -18,6 +18,7 @@ from ledger.cli.options import print_table
 from ledger.errors import Unfinished
 from projections.transfer_report import behaves, behaviour_names
 from projections.transfer_results import TransferResults
+from schemas.counted import counted
 
 QUICK_FAMILY = "families/F106.yaml"
 COLUMNS = {
@@ -76,7 +77,8 @@ def run_demo(directory: Path, quick: bool, server_memory: Path | None) -> int:
             (
                 "chain",
                 f"{verified['status']}: {verified['events']} events, "
-                f"{len(verified['findings'])} findings; root {verified['head']['root'][:16]}…",
+                f"{counted(len(verified['findings']), 'finding')}; "
+                f"root {verified['head']['root'][:16]}…",
             ),
             (
                 "replay",

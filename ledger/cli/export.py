@@ -6,6 +6,7 @@ import click
 
 from ledger.cli.options import json_option, print_json, require_ledger, study_option
 from ledger.study_directory import StudyDirectory
+from schemas.counted import counted
 
 
 @click.command("export")
@@ -37,8 +38,8 @@ def command(study: Path, as_json: bool, directory: Path, records_only: bool) -> 
         )
     else:
         print(
-            f"{moved.records} records, {moved.checkpoints} checkpoints, {moved.artifacts} "
-            f"artifacts in {directory}"
+            f"{counted(moved.records, 'record')}, {counted(moved.checkpoints, 'checkpoint')}, "
+            f"{counted(moved.artifacts, 'artifact')} in {directory}"
         )
         for digest in moved.missing:
             print(f"missing artifact {digest}")

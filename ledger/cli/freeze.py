@@ -8,6 +8,7 @@ import click
 
 from ledger.cli.options import json_option, print_json, printable, study_option, writing
 from ledger.errors import LedgerError
+from schemas.counted import counted
 from schemas.events.study import StudyFrozen
 from schemas.transfer_study import TransferStudy
 
@@ -65,9 +66,9 @@ def command(study: Path, as_json: bool) -> None:
         return
     print(f"study digest   {frozen.digest}")
     print(
-        f"bound          {_count(len(frozen.documents), 'document')}, "
-        f"{_count(len(progress.tasks), 'task')}, "
-        f"{len(progress.cells)} cells, {len(frozen.code)} files of code"
+        f"bound          {counted(len(frozen.documents), 'document')}, "
+        f"{counted(len(progress.tasks), 'task')}, {counted(len(progress.cells), 'cell')}, "
+        f"{len(frozen.code)} files of code"
     )
     if primary is None:
         print("note           no primary contrast: whatever this study finds is exploratory")
@@ -118,9 +119,10 @@ def _print_suite(
         return
     print(f"study digest   {frozen.digest}")
     print(
-        f"bound          suite {suite.version}: {len(suite.families)} families, {cases} cases, "
-        f"{len(progress.study.systems)} systems, {len(progress.cells)} cells, "
-        f"{len(progress.study.thresholds)} thresholds, {len(frozen.code)} files of code"
+        f"bound          suite {suite.version}: {counted(len(suite.families), 'family')}, "
+        f"{counted(cases, 'case')}, {counted(len(progress.study.systems), 'system')}, "
+        f"{counted(len(progress.cells), 'cell')}, "
+        f"{counted(len(progress.study.thresholds), 'threshold')}, {len(frozen.code)} files of code"
     )
     for waiver in waivers:
         print(f"waived         {waiver.rule} {waiver.case}: {printable(waiver.reason)}")
@@ -135,10 +137,6 @@ def _print_suite(
         )
     _print_note(frozen)
     print("next           ledger run")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _print_note(frozen: StudyFrozen) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ledger.cli.options import json_option, print_json, reading, study_option
+from schemas.counted import counted
 
 SHOWN = 20
 
@@ -66,7 +67,7 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
     if len(rows) > SHOWN:
         print(f"            and {len(rows) - SHOWN} more (--json shows all)")
     print(
-        f"{len(found)} leftovers of {sum(one.bytes for one in found)} bytes; {len(old)} are old "
-        f"enough to remove, {len(gone)} were removed"
+        f"{counted(len(found), 'leftover')} of {sum(one.bytes for one in found)} bytes; old enough "
+        f"to remove: {len(old)}, removed: {len(gone)}"
         + ("" if remove or not old else "; `ledger gc --remove` removes them")
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ledger.cli.options import json_option, print_json, printable
+from schemas.counted import counted
 
 
 @click.command("import")
@@ -22,6 +23,7 @@ def command(source: Path, directory: Path, as_json: bool, key: str | None) -> No
     works on it (tables and reports are derived beside it), every other refuses. It counts as
     anchored only by an outside anchor: `ledger verify-chain --study DIRECTORY --against NOTE`.
     """
+    from ledger.cli.verify_chain import grouped
     from ledger.export import import_ledger
 
     report = import_ledger(source, directory, key)
@@ -36,8 +38,9 @@ def command(source: Path, directory: Path, as_json: bool, key: str | None) -> No
             }
         )
         return
-    print(f"imported   {report.events} events to {directory}, read-only")
-    for finding in report.findings:
-        print(f"finding    {finding.code}: {printable(finding.got)} ({finding.severity})")
+    print(f"imported   {counted(report.events, 'event')} to {directory}, read-only")
+    for finding, places in grouped(report.findings):
+        times = f" ({places} times)" if places > 1 else ""
+        print(f"finding    {finding.code}{times}: {printable(finding.got)} ({finding.severity})")
     print(f"anchored   {'yes' if report.status == 'verified' else 'not yet'}")
     print(f"assurance  {report.assurance}")

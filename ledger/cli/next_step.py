@@ -10,6 +10,7 @@ from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
 from projections.tasks import MinedTasks
+from schemas.counted import counted
 from schemas.events.study import AnalysisCompleted, PlanPrepared, StudyFrozen, TasksFrozen
 from schemas.study import Study
 from schemas.study_file import AnyStudy
@@ -59,8 +60,8 @@ def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
         waiting = len(mined.waiting(repository.id))
         if valid + waiting < repository.tasks:
             return (
-                f"{repository.id} has {valid} valid tasks, {waiting} candidates that are not "
-                f"validated, and {repository.tasks} tasks are declared: declare fewer "
+                f"{repository.id} has {counted(valid, 'valid task')} of the {repository.tasks} "
+                f"declared, and {counted(waiting, 'candidate')} to validate: declare fewer "
                 "(repositories.tasks), or look at what commits fail (`ledger tasks audit`) and at "
                 "the rules in study.toml, then `ledger tasks mine` again"
             )

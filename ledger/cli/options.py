@@ -26,6 +26,7 @@ from ledger.regular_file import (
 from ledger.signing_keys import config_home, parse_verifier_key
 from ledger.sqlite_log import APPLICATION_ID, SqliteLog
 from ledger.study_directory import StudyDirectory
+from schemas.counted import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -125,7 +126,7 @@ def require_ledger(directory: StudyDirectory) -> None:
         home = config_home()
         if (known := known_ledger(home, path)) is not None:
             seen = recall(home, parse_verifier_key(known.key))
-            records = f"of {seen.size} records " if seen is not None else ""
+            records = f"of {counted(seen.size, 'record')} " if seen is not None else ""
             raise Integrity(
                 f"{path} is gone: a ledger {records}was seen here, signed by the key {known.key}; "
                 f"put a backup of the study back in its place (`{make}` would begin another one)"

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ledger.cli.options import json_option, print_json, print_table, study_option, writing
+from schemas.counted import counted
 
 SHOWN = 10
 
@@ -38,4 +39,4 @@ def command(study: Path, as_json: bool) -> None:
     print_table(rows[:SHOWN])
     if len(rows) > SHOWN:
         print(f"… and {len(rows) - SHOWN} more: `ledger plan --json` lists all")
-    print(f"{len(rows)} cells planned; next: `ledger freeze`")
+    print(f"{counted(len(rows), 'cell')} planned; next: `ledger freeze`")

@@ -19,6 +19,7 @@ from ledger.cli.options import (
     study_option,
 )
 from ledger.errors import Unfinished, Usage
+from schemas.counted import counted
 
 
 @click.command("query")
@@ -106,7 +107,7 @@ def command(
         writer.writerows(map(_csv_value, row) for row in answer.rows)
     else:
         _print_answer(answer.columns, answer.rows)
-        print(f"{len(answer.rows)} rows, from records 0 to {built_from.seq}")
+        print(f"{counted(len(answer.rows), 'row')}, from records 0 to {built_from.seq}")
     if not answer.complete:
         raise Unfinished(f"only the first {max_rows} rows are shown; --max-rows shows more")
     return 0

@@ -18,6 +18,7 @@ from ledger.cli.options import (
     writing,
 )
 from ledger.errors import Usage
+from schemas.counted import counted
 
 if TYPE_CHECKING:
     from projections.store import Report, TableDigest
@@ -110,7 +111,7 @@ def _check(study: Path, as_json: bool) -> int:
     verdict = "differ" if differences else "are identical"
     print(
         f"{compared} of records 0 to {found.built_from.seq} {verdict} "
-        f"({len(found.tables)} tables, {sum(table.rows for table in found.tables)} rows)"
+        f"({len(found.tables)} tables, {counted(sum(t.rows for t in found.tables), 'row')})"
     )
     return 3 if differences else 0
 

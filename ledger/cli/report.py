@@ -9,6 +9,7 @@ import msgspec
 from ledger.cli.options import json_option, print_json, printable, reading, study_option, writing
 from ledger.errors import Refused, Unfinished
 from ledger.study_directory import StudyDirectory
+from schemas.counted import counted
 
 
 @click.command("report")
@@ -81,7 +82,7 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     for path in shown.values():
         print(f"  {path}")
     if len(files) > len(shown):
-        print(f"  {len(files) - len(shown)} pages of runs in {folder / 'runs'}")
+        print(f"  {counted(len(files) - len(shown), 'page')} of runs in {folder / 'runs'}")
     if not recorded:
         print("  not recorded: this copy of the ledger is never written")
     if interim := analysis.interim(results):

@@ -9,6 +9,7 @@ from actors.loop import Context
 from ledger.cli.options import json_option, print_json, print_table, reading, study_option
 from ledger.errors import LedgerError
 from ledger.sqlite_log import IMPORTED_MARK
+from schemas.counted import counted
 
 if TYPE_CHECKING:
     from projections.progress import Progress
@@ -66,11 +67,13 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     if progress.is_graded:
         print(f"graded      {progress.graded()}")
     if progress.suite is not None:
-        print(f"suite       {progress.suite.version}, {len(progress.suite.families)} families")
-    print(f"model       {progress.resident or 'none resident'}, {progress.model_switches} loads")
+        families = counted(len(progress.suite.families), "family")
+        print(f"suite       {progress.suite.version}, {families}")
+    loads = counted(progress.model_switches, "load")
+    print(f"model       {progress.resident or 'none resident'}, {loads}")
     print(
         f"turns       {found['turn_attempts']} asked, {found['abandoned_turns']} abandoned, "
-        f"{found['transport_retries']} transport retries"
+        f"transport retries {found['transport_retries']}"
     )
     if changed and amendments:
         print(f"changed     {differs(changed, amendments.study)}")

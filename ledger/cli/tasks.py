@@ -20,6 +20,7 @@ from ledger.cli.options import (
 )
 from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import Refused, Usage
+from schemas.counted import counted
 
 if TYPE_CHECKING:
     from actors.miner import Progress
@@ -75,7 +76,8 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
         print_json({"repositories": rows})
         return
     for event in mined.values():
-        print(f"{event.repository}: {event.walked} commits walked, {event.candidates} candidates")
+        walked = counted(event.walked, "commit")
+        print(f"{event.repository}: {walked} walked, {counted(event.candidates, 'candidate')}")
         for criterion, count in sorted(event.rejected.items(), key=lambda item: (-item[1], item)):
             print(f"  {count:>6}  {criterion}")
     print(f"next: {hint}; one line a commit: `ledger tasks audit`")
@@ -127,13 +129,13 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
         ]
         print_table(short, ["repository", "commit", "verdict", "reason"])
         for wanted in declared.repositories:
-            print(f"{wanted.id}: {counts[wanted.id]} of {wanted.tasks} tasks valid")
+            print(f"{wanted.id}: {counts[wanted.id]} of {counted(wanted.tasks, 'task')} valid")
     for wanted in declared.repositories:
         if counts[wanted.id] < wanted.tasks and repository in ("", wanted.id):
             raise Refused(
-                f"{wanted.id} has no candidate left and {counts[wanted.id]} of {wanted.tasks} "
-                "tasks valid: declare fewer (repositories.tasks), or look at what the commits fail "
-                "(`ledger tasks audit`) and at the rules in study.toml"
+                f"{wanted.id} has no candidate left and {counts[wanted.id]} of "
+                f"{counted(wanted.tasks, 'task')} valid: declare fewer (repositories.tasks), "
+                "or look at what commits fail (`ledger tasks audit`) and at the rules in study.toml"
             )
     if not as_json:
         print(f"next: {hint}")
@@ -259,7 +261,7 @@ def freeze(study: Path, as_json: bool) -> None:
     if as_json:
         print_json({"tasks": list(tasks)})
         return
-    print(f"{len(tasks)} tasks frozen: {', '.join(tasks)}")
+    print(f"{counted(len(tasks), 'task')} frozen: {', '.join(tasks)}")
     print("next: `ledger plan`")
 
 

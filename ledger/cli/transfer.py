@@ -12,6 +12,7 @@ from ledger.cli.command_group import CommandGroup
 from ledger.cli.options import json_option, print_json, printable, reading, study_option
 from ledger.errors import Refused, Usage
 from ledger.study_directory import StudyDirectory
+from schemas.counted import counted
 from schemas.transfer import Exercise
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def new(
             }
         )
         return
-    print(f"wrote {target}; fill in {len(places)} places:")
+    print(f"wrote {target}; fill in {counted(len(places), 'place')}:")
     for line, key, what in places:
         print(f"  line {line:>4}  {printable(key)}: {printable(what)}")
     print(f"next: `ledger transfer validate {target}`")
@@ -133,7 +134,7 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
         raise Refused("\n".join(unread))
     if wrong:
         raise Refused(
-            f"{wrong} problem{'s' if wrong > 1 else ''}: change the family, or waive a rule with "
+            f"{counted(wrong, 'problem')}: change the family, or waive a rule with "
             "its reason (`waivers`)"
         )
     if not files:
@@ -252,8 +253,7 @@ def _as_json(name: str, item: "LoadedFamily", problems: Sequence["Problem"]) -> 
 def _print_family(name: str, item: "LoadedFamily", problems: Sequence["Problem"]) -> None:
     family = item.family
     unwaived = [problem for problem in problems if not problem.waived]
-    many = "" if len(unwaived) == 1 else "s"
-    verdict = f"{len(unwaived)} problem{many}" if unwaived else "ready to freeze"
+    verdict = counted(len(unwaived), "problem") if unwaived else "ready to freeze"
     print(
         f"{printable(family.family_id)}  {printable(family.title)} ({printable(name)}): {verdict}"
     )

@@ -1,5 +1,6 @@
 """``ledger verify-chain``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,7 +15,9 @@ from ledger.cli.options import (
     study_option,
 )
 from ledger.errors import Unfinished, Usage
+from ledger.record_checks import Finding
 from ledger.study_directory import StudyDirectory
+from schemas.counted import counted
 
 FINDINGS_SHOWN = 50
 
@@ -124,18 +127,28 @@ def command(
         print(f"root       {report.head.root or 'none: records are missing'}")
     for anchor in report.anchors:
         counts = "counts" if anchor.counts else "does not count"
-        age = f"over {anchor.size} events, {anchor.age} after it"
+        age = f"over {counted(anchor.size, 'event')}, {anchor.age} after it"
         print(f"anchor     {anchor.kind} {age}, {counts}: {printable(anchor.detail)}")
-    for finding in report.findings[:FINDINGS_SHOWN]:
+    found = grouped(report.findings)
+    for finding, places in found[:FINDINGS_SHOWN]:
         seq = "-" if finding.seq is None else finding.seq
+        more = f" and {places - 1} more" if places > 1 else ""
         print(
-            f"finding    {finding.code} at {seq}: expected {printable(finding.expected)}, "
+            f"finding    {finding.code} at {seq}{more}: expected {printable(finding.expected)}, "
             f"got {printable(finding.got)}"
         )
-    if len(report.findings) > FINDINGS_SHOWN:
-        print(f"           and {len(report.findings) - FINDINGS_SHOWN} more (--json shows all)")
+    if len(found) > FINDINGS_SHOWN:
+        print(f"           and {len(found) - FINDINGS_SHOWN} more (--json shows all)")
     print(f"assurance  {report.assurance}")
     return exit_status(report)
+
+
+def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
+    """Findings that differ in nothing but their record: the first one, and how many there are."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.code, finding.expected, finding.got), []).append(finding)
+    return [(group[0], len(group)) for group in groups.values()]
 
 
 def _authority_in(path: Path) -> Path:

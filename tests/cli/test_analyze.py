@@ -79,10 +79,10 @@ def test_other_code_than_the_frozen_is_said(ledger: Run, tmp_path: Path) -> None
     study = record(tmp_path / "study", write)
     ran = ledger("analyze", "--reason", "as planned", "--study", study)
     assert ran.status == 0
-    assert "1 files are not as frozen: actors/gone.py; put them back, or `ledger amend`" in ran.out
+    assert "code       not as frozen: code/actors/gone.py. Put it back (the program: " in ran.out
     assert ledger("report", "--out", tmp_path / "out", "--study", study).status == 0
     page = (tmp_path / "out" / "report.md").read_text()
-    assert "1 files of the code that computed this are not as frozen; see Deviations." in page
+    assert "Not as frozen: 1 file of the code that computed this; see Deviations." in page
     assert "actors/gone.py" in page
 
 

@@ -237,6 +237,34 @@ def test_a_backup_is_a_study_that_can_be_gone_on_with(
     assert study.ledger_command("run").err == "the study is complete already\n"
 
 
+def test_a_backup_says_whose_key_signed_what_it_copied(
+    ledger: Run, exported: tuple[Path, str], study: Path, tmp_path: Path
+) -> None:
+    """Of somebody else's ledger nothing more is said than of whom the user took the key."""
+    folder, key = exported
+    said = {}
+    for name, words in (("unknown", ()), ("known", ("--key", key))):
+        assert ledger("import", folder, tmp_path / name, *words).status == 0
+        said[name] = ledger("backup", tmp_path / f"of {name}", "--study", tmp_path / name)
+    said["own"] = ledger("backup", tmp_path / "of own", "--study", study)
+    assert ", your own key; nothing is proven" in said["own"].out
+    assert f"by {key}, which is not your own; nothing is proven" in said["known"].out
+    assert said["unknown"].status == 4 and " they are those that were " not in said["unknown"].out
+    assert "and no key is known: give its verifier string" in said["unknown"].out
+    counted = ledger("backup", tmp_path / "b", "--json", "--study", tmp_path / "unknown").json
+    assert counted["signed"] == 0
+
+
+def test_findings_of_one_kind_are_one_line(ledger: Run, study: Path, tmp_path: Path) -> None:
+    other = load_or_create_signing_key(tmp_path / "somebody").verifier("somebody/else")
+    words = ("verify-chain", "--study", study, "--key", str(other), "--no-last-seen")
+    found = ledger(*words, "--json").json["findings"]
+    assert {one["code"] for one in found} == {"KEY_UNKNOWN"} and len(found) > 1
+    lines = [line for line in ledger(*words).out.splitlines() if line.startswith("finding")]
+    assert len(lines) == 1
+    assert f"KEY_UNKNOWN at {found[0]['seq']} and {len(found) - 1} more: expected" in lines[0]
+
+
 def test_a_backup_overwrites_nothing(ledger: Run, study: Path, tmp_path: Path) -> None:
     place = tmp_path / "there"
     place.mkdir()

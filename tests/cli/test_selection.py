@@ -94,7 +94,7 @@ def test_tasks_are_not_frozen_under_other_settings(validated: Study, key: str) -
     validated.refused("tasks freeze", key, "`ledger tasks mine`", "`ledger tasks validate`")
     validated.refused("tasks validate", key, "`ledger tasks mine`")
     validated.toml.write_text(validated.text)
-    assert validated.succeed("tasks freeze").startswith("1 tasks frozen")
+    assert validated.succeed("tasks freeze").startswith("1 task frozen")
 
 
 def test_nothing_is_planned_or_frozen_under_other_settings(tasks_frozen: Study) -> None:
@@ -186,9 +186,9 @@ def test_hints_name_what_can_be_done(validated: Study) -> None:
     validated.toml.write_text(more)
     out = validated.succeed("tasks mine")
     (hint,) = [line for line in out.splitlines() if line.startswith("next: ")]
-    assert "90 tasks are declared: declare fewer" in hint
+    assert "1 valid task of the 90 declared, and 0 candidates to validate: declare" in hint
     assert "`ledger tasks validate`" not in hint
-    validated.refused("tasks freeze", "1 valid tasks", "no candidate is left. Declare fewer")
+    validated.refused("tasks freeze", "1 valid task and", "no candidate is left. Declare fewer")
     validated.toml.write_text(validated.text)
     for words, following in (
         ("tasks freeze", "`ledger plan`"),

@@ -113,7 +113,7 @@ def test_a_study_that_grades_at_the_end_must_be_complete(make: Make) -> None:
     study.write_run()
     study.inspect()
     reason = refusal(study, AnalyseStudy())
-    assert "12 of 12 cells have ended, 0 are graded" in reason
+    assert "12 of 12 cells ended, 0 graded" in reason
     assert "`ledger run` goes on" in reason
 
 
@@ -140,7 +140,7 @@ def test_a_study_that_grades_beside_may_be_analysed_on_the_way(make: Make) -> No
     results = compute(context_of(study))
     assert results.interim
     assert results.flow[0].without_verdict == 3  # the fourth ended by infrastructure
-    assert "Interim: 3 planned cells have no verdict yet." in report
+    assert "Interim: 3 planned cells without a verdict yet." in report
 
 
 def test_a_report_needs_an_analysis(make: Make) -> None:
@@ -187,7 +187,7 @@ def test_code_that_is_not_as_frozen_is_named(make: Make) -> None:
         "projections/gone.py",
     )
     page = reported(study)["report.md"].decode()
-    assert "3 files are not as frozen: projections/analyses/mcnemar.py, " in page
+    assert "not as frozen: 3 files, projections/analyses/mcnemar.py, " in page
     as_frozen = make()
     as_frozen.write_complete()
     assert compute(context_of(as_frozen)).code_not_as_frozen == ()

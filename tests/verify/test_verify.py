@@ -254,7 +254,7 @@ def test_stranger_has_no_anchor_without_a_key(
     monkeypatch.setenv(CONFIG_HOME_VARIABLE, str(tmp_path / "auditor"))
     report = verify(sample.directory.root)
     assert exit_status(report) == 4
-    assert "no key is configured" in report.anchors[0].detail
+    assert "no key is known" in report.anchors[0].detail
     assert not (tmp_path / "auditor").exists()
     report = verify(sample.directory.root, options=Options(key=key))
     assert exit_status(report) == 4
@@ -477,7 +477,7 @@ def test_findings_are_counted_when_they_are_too_many(
         connection.execute("UPDATE records SET actor = 'nobody'")
     report = verify(sample.directory.root)
     assert len(report.findings) == 5
-    assert "26 more findings are not listed." in report.assurance
+    assert "Not listed: 26 findings more." in report.assurance
 
 
 def test_pages_of_any_size_give_the_same_report(
