@@ -22,6 +22,7 @@ from harnesses.drivers.tool_words import (
     is_reading,
     is_resolving,
     is_writing,
+    number_of,
     parameters,
     parts,
     places,
@@ -44,7 +45,9 @@ LOOKS = 3
 
 DECISION_NAMES = frozenset(("status", "decision", "option", "answer", "verdict", "state"))
 FREE_TEXT = frozenset(("text", "body", "content", "message", "comment", "question", "description"))
-NEW_VALUES = frozenset(("value", "identifier", "amount", "number", "to"))
+NEW_VALUES = frozenset(("value", "identifier", "amount", "to"))
+NUMBER_NAMES = frozenset(("id", "number"))
+"""Arguments that say which one is meant: 77 of ``invoice 77``."""
 SOURCE_NAMES = ("source_ref", "source", "reference")
 
 
@@ -322,12 +325,18 @@ def _values(value: Any) -> Iterable[Any]:
 def _fill_all(
     given: SessionInput, tool: OfferedTool, guidance: Guidance, current: Any, **known: Any
 ) -> dict[str, Any] | None:
-    """Every needed argument, or None. The decision stands for the last one without a value."""
+    """Every needed argument, or None. The decision stands for the last one without a value, where
+    it stands for no other one and nobody has to say which thing is meant."""
     filled = {**_fill(given, tool, guidance, current), **known}
     missing = [name for name in required(tool) if name not in filled]
-    if is_writing(tool) and len(missing) == 1 and parameters(tool)[missing[0]] == "string":
-        filled[missing[0]] = guidance.decision
-        missing = []
+    if (
+        is_writing(tool)
+        and len(missing) == 1
+        and missing[0] not in NUMBER_NAMES
+        and parameters(tool)[missing[0]] == "string"
+        and guidance.decision not in filled.values()
+    ):
+        return {**filled, missing[0]: guidance.decision}
     return None if missing else filled
 
 
@@ -343,7 +352,7 @@ def _fill(
             continue
         value = _said(given, name, tool, guidance)
         if value is None and name in needed:
-            value = _from_prompt(given, name, guidance, current)
+            value = _from_prompt(given, name, tool, guidance, current)
         typed = _typed(value, kind)
         if typed is not None:
             found[name] = typed
@@ -377,12 +386,16 @@ def _said(given: SessionInput, name: str, tool: OfferedTool, guidance: Guidance)
     return None
 
 
-def _from_prompt(given: SessionInput, name: str, guidance: Guidance, current: Any) -> Any:
+def _from_prompt(
+    given: SessionInput, name: str, tool: OfferedTool, guidance: Guidance, current: Any
+) -> Any:
     prompt = given.turns[0]
     if name in FREE_TEXT:
         return prompt
     if name in ("file", "path"):
         return file_name([guidance.action, prompt])
+    if name in NUMBER_NAMES:
+        return number_of(subject_of(tool), name, prompt)
     if name in NEW_VALUES:
         return value_after("to", prompt)
     if name == "key":
@@ -392,10 +405,7 @@ def _from_prompt(given: SessionInput, name: str, guidance: Guidance, current: An
     if name == "kind":
         thing = re.search(r"(?:fill in|file|submit|write) (?:the|a) (\w+) (\w+)", prompt, re.I)
         return "_".join(thing.groups()).lower() if thing else None
-    beside = value_beside(name, prompt)
-    if beside is None and name == "id":
-        return next((token for token in tokens(prompt) if token.isdigit()), None)
-    return beside
+    return value_beside(name, prompt)
 
 
 def _list(name: str, tool: OfferedTool, guidance: Guidance, current: Any) -> list[Any]:

@@ -27,6 +27,7 @@ SYNONYMS = (
     frozenset(("change", "modify", "alter", "switch")),
     frozenset(("start", "launch", "trigger", "run")),
     frozenset(("delete", "remove", "drop", "erase")),
+    frozenset(("send", "dispatch", "forward", "deliver", "ship")),
     frozenset(("publish", "release", "deploy")),
 )  # fmt: skip
 GOVERNED = frozenset(
@@ -141,6 +142,21 @@ def value_after(word: str, text: str) -> str | None:
         if token.lower() == word and _is_value(found[index + 1])
     ]
     return values[-1] if values else None
+
+
+def number_of(subject: set[str], name: str, text: str) -> str | None:
+    """Which one a text means: the word with a digit beside the argument's name or the thing's own
+    (``invoice 77``); where neither is named, the only one that the text has."""
+    for word in (name, *sorted(subject)):
+        value = value_beside(word, text)
+        if value is not None and _has_digit(value):
+            return value
+    numbers = [token for token in tokens(text) if _has_digit(token)]
+    return numbers[0] if len(numbers) == 1 and subject.isdisjoint(all_parts(text)) else None
+
+
+def _has_digit(token: str) -> bool:
+    return any(character.isdigit() for character in token)
 
 
 def _is_value(token: str) -> bool:
