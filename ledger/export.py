@@ -47,8 +47,8 @@ from ledger.record_sources import (
 )
 from ledger.regular_file import open_regular
 from ledger.signing_keys import config_home, parse_verifier_key
-from ledger.sqlite_log import APPLICATION_ID, IMPORTED_MARK, SCHEMA, SCHEMA_VERSION
-from ledger.study_directory import StudyDirectory
+from ledger.sqlite_log import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from ledger.study_directory import IMPORTED_MARK, StudyDirectory
 from ledger.verify import Options, Report, verify
 from schemas.base import ArtifactRef, Event
 from schemas.counted import counted

@@ -30,7 +30,6 @@ from ledger.clock import now_us
 from ledger.errors import Refused
 from ledger.log import EventLog, decode
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
-from ledger.sqlite_log import IMPORTED_MARK
 from ledger.study_directory import StudyDirectory
 from ledger.verify import Options, verify
 
@@ -85,7 +84,7 @@ def remove_leftovers(directory: StudyDirectory, found: list[Leftover]) -> list[L
     Raises Refused for an imported ledger and for one that is not verified: a record that is missing
     from it may name what looks unnamed.
     """
-    if directory.ledger.with_name(IMPORTED_MARK).exists():
+    if directory.is_imported:
         raise Refused(f"{directory.ledger} was imported: nothing of it is ever removed")
     report = verify(directory.root, options=Options(check_artifacts=False))
     if report.status != "verified":

@@ -29,8 +29,8 @@ from ledger.regular_file import (
     open_regular,
     read_regular,
 )
-from ledger.sqlite_log import IMPORTED_MARK as IMPORTED_MARK
 from ledger.sqlite_log import SCHEMA
+from ledger.study_directory import IMPORTED_MARK
 from schemas.envelope import MAX_RECORD_BYTES
 from schemas.identifiers import LEDGER_STREAM
 

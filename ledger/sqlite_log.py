@@ -53,6 +53,7 @@ from ledger.regular_file import (
     database_opened,
     is_no_file,
 )
+from ledger.study_directory import IMPORTED_MARK
 from schemas.envelope import Envelope
 
 APPLICATION_ID = 0x4C61624C  # "LabL"
@@ -61,8 +62,6 @@ PAGE_RECORDS = 1_000
 PAGE_BYTES = 4 << 20
 ROWS_A_STATEMENT = 100
 CLOCK_TOLERANCE_US = 60_000_000
-IMPORTED_MARK = "imported"
-"""A file of this name beside a database says that it came from elsewhere and is never written."""
 LAST_POSITION = (1 << 63) - 1
 """The largest integer of SQLite."""
 BUSY_SECONDS = 10.0

@@ -28,6 +28,8 @@ from schemas.study_file import AnyStudy, StudyError, parse_study
 MAX_STUDY_BYTES = 1 << 20
 LOOKS_AT_A_LOCK = 3
 SECONDS_BETWEEN_LOOKS = 0.05
+IMPORTED_MARK = "imported"
+"""A file of this name beside a database says that it came from elsewhere and is never written."""
 
 
 class StudyDirectory:
@@ -46,6 +48,11 @@ class StudyDirectory:
         self.reports = self.var / "reports"
         self.run = self.var / "run"
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether the ledger is a copy that is read and never written."""
+        return self.ledger.with_name(IMPORTED_MARK).exists()
+
     def read_study(self) -> tuple[bytes, AnyStudy]:
         """``study.toml`` as it stands on disk. Raises Usage with what to do."""
         try:
@@ -59,6 +66,13 @@ class StudyDirectory:
                 )
             content = self.toml.read_bytes()
         except FileNotFoundError:
+            if self.is_imported:
+                raise Usage(
+                    f"{self.root} holds an imported ledger, and no study.toml: what was frozen is "
+                    "in its records. `ledger status`, `show`, `query`, `audit`, `report`, `replay` "
+                    "and `verify-chain` read it; a family from elsewhere is reviewed by its file's "
+                    "name (`ledger transfer validate FILE`)"
+                ) from None
             raise Usage(
                 f"{self.root} has no study.toml; `ledger init DIR` makes a new study in the folder "
                 "DIR, or name the study's folder with --study"

@@ -24,8 +24,8 @@ from ledger.errors import Integrity, Refused, Unfinished
 from ledger.last_seen import known_ledger, recall
 from ledger.record_sources import Damaged, read_checkpoint_log
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key
-from ledger.sqlite_log import IMPORTED_MARK, SqliteLog
-from ledger.study_directory import StudyDirectory
+from ledger.sqlite_log import SqliteLog
+from ledger.study_directory import IMPORTED_MARK, StudyDirectory
 from schemas.commands import AskModel
 from schemas.envelope import Envelope
 from schemas.events import EVENT_TYPES
@@ -120,8 +120,7 @@ def outcome_test(context: Context) -> Callable[[Envelope], bool]:
 def may_append(study: Path) -> bool:
     """False for an imported ledger and for one that this user cannot write."""
     directory = StudyDirectory(study)
-    imported = directory.ledger.with_name(IMPORTED_MARK).exists()
-    return not imported and all(
+    return not directory.is_imported and all(
         os.access(path, os.W_OK) for path in (directory.ledger, directory.var)
     )
 
@@ -153,8 +152,8 @@ def _is_valid(note: bytes, key: VerifierKey) -> bool:
 
 
 def _why_unrecorded(directory: StudyDirectory) -> str:
-    mark = directory.ledger.with_name(IMPORTED_MARK)
-    if mark.exists():
+    if directory.is_imported:
+        mark = directory.ledger.with_name(IMPORTED_MARK)
         return (
             "this ledger is marked as imported, and your own key has signed it: look at outcomes "
             f"in the study itself, where that is recorded. If this is the study, remove {mark}"

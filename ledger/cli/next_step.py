@@ -5,7 +5,6 @@ import sys
 from actors.declarations import edited, in_short, texts_digest
 from actors.loop import Context
 from actors.outdated_analysis import outdated_by
-from ledger.sqlite_log import IMPORTED_MARK
 from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
@@ -72,7 +71,7 @@ def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
 def as_bound(context: Context) -> Amendments | None:
     """What the freeze and later amendments bound; None for an imported copy, which has all that it
     needs in its ledger."""
-    if context.directory.ledger.with_name(IMPORTED_MARK).exists():
+    if context.directory.is_imported:
         return None
     return fold(Amendments(context.artifacts.get), context.study_facts())
 

@@ -8,7 +8,6 @@ import click
 from actors.loop import Context
 from ledger.cli.options import json_option, print_json, print_table, reading, study_option
 from ledger.errors import LedgerError
-from ledger.sqlite_log import IMPORTED_MARK
 from schemas.counted import counted
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ def _hint(context: Context, progress: "Progress") -> str:
     """What comes next; nothing where study.toml cannot be read."""
     from ledger.cli.next_step import after_freeze, next_step
 
-    imported = context.directory.ledger.with_name(IMPORTED_MARK).exists()
-    if imported and not progress.completed:
+    if context.directory.is_imported and not progress.completed:
         return "nothing: an imported ledger is never written; its owner goes on with it"
     if progress.frozen is not None:
         return after_freeze(context, progress)

@@ -10,8 +10,8 @@ from actors.identity import package_files
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import IMPORTED_MARK, SqliteLog
-from ledger.study_directory import StudyDirectory
+from ledger.sqlite_log import SqliteLog
+from ledger.study_directory import IMPORTED_MARK, StudyDirectory
 from schemas.events.study import AnalysisCompleted, FrozenFile, OutcomesInspected
 from tests.cli.conftest import Run, facts_of, inspections, record
 from tests.projections.tiny_study import TinyStudy, of_type

@@ -122,6 +122,9 @@ def test_an_imported_ledger_is_read_and_never_written(
         assert (ran.status, ran.out) == (1, ""), (name, ran)
         assert "was imported: " in ran.err and ran.err.count("\n") == 1, (name, ran.err)
     assert ledger("init", imported).status == 1
+    reviewed = ledger("transfer", "validate", "--study", imported)
+    assert reviewed.status == 2 and "ledger init" not in reviewed.err
+    assert "holds an imported ledger" in reviewed.err and "validate FILE" in reviewed.err
     after = contents(folder)
     derived = ("projections/", "reports/", "templates/", "environments/", "run/")
     assert {name: content for name, content in after.items() if not name.startswith(derived)} == (

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import IMPORTED_MARK
-from ledger.study_directory import StudyDirectory
+from ledger.study_directory import IMPORTED_MARK, StudyDirectory
 from schemas.events.study import AnalysisCompleted, ReportWritten
 from tests.cli.conftest import Run, facts_of, record
 from tests.projections.tiny_study import TinyStudy, of_type

@@ -18,7 +18,8 @@ from ledger import sqlite_log
 from ledger.clock import now_us, timestamp
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, UnknownOutcome, Usage
 from ledger.log import Batch, NewEvent, StoredRecord
-from ledger.sqlite_log import IMPORTED_MARK, SCHEMA, SqliteLog, ledger_error
+from ledger.sqlite_log import SCHEMA, SqliteLog, ledger_error
+from ledger.study_directory import IMPORTED_MARK
 from schemas.commands import ContinueStudy
 from schemas.events.cell import ProtocolViolated
 from schemas.events.command import CommandRequested
