@@ -28,12 +28,12 @@ from projections.declared_analyses import (
 from projections.fold import Follower
 from projections.outcomes import Outcomes
 from projections.progress import Progress
+from projections.repair_report import ReportInputs, build_report
 from projections.report.amendments_page import render_amendments
 from projections.report.cells_csv import render_csv
 from projections.report.conduct import Conduct
 from projections.report.html_page import render_html
 from projections.report.markdown_page import render_markdown
-from projections.report_model import ReportInputs, build_report
 from projections.residency import Residency
 from projections.tasks import MinedTasks
 from projections.transfer_report import interim_sentence

@@ -25,12 +25,14 @@ from projections.report_model import (
     Report,
     Section,
     Table,
-    amendments_section,
     columns,
     day,
+    paragraph,
+)
+from projections.report_sections import (
+    amendments_section,
     declared_models_tables,
     deviations_section,
-    paragraph,
     readings_section,
     reproduction_section,
 )

@@ -103,7 +103,7 @@ def _require_end(study: Path, interim: bool) -> "Progress":
 def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
     from actors import analysis
     from actors.declarations import differs
-    from projections.report_model import primary_sentence
+    from projections.repair_report import primary_sentence
     from projections.transfer_report import result_sentence
     from projections.transfer_results import TransferResults
 
@@ -175,8 +175,8 @@ def _print_systems(results: "TransferResults") -> None:
 
 
 def _print_contrasts(results: "Results") -> None:
+    from projections.repair_report import verdict_word
     from projections.report.numbers import NONE, difference, interval, p_value
-    from projections.report_model import verdict_word
 
     rows: list[dict[str, Any]] = []
     for found in results.contrasts:

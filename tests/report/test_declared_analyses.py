@@ -24,7 +24,7 @@ from projections.declared_analyses import (
 )
 from projections.fold import fold
 from projections.outcomes import Outcomes
-from projections.report_model import primary_sentence
+from projections.repair_report import primary_sentence
 from projections.residency import Residency
 from schemas.events.study import AmendmentRecorded
 from tests.projections.tiny_study import of_type
