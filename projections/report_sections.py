@@ -78,7 +78,7 @@ def deviations_section(
 
 
 def declared_models_tables(declared: Sequence[DeclaredModel]) -> list[Block]:
-    """Which models were asked and how, as frozen and as amendments left it; none where nothing asks a model."""
+    """Which models were asked and how, as frozen and as amendments left it. Empty where none is."""
     if not declared:
         return []
     models = Table(
