@@ -57,6 +57,7 @@ from harnesses.drivers.registry import find_driver, source_digests, system_promp
 from harnesses.memory.contract import StoredItem
 from schemas.base import ArtifactRef, Event
 from schemas.distractors import distractors
+from schemas.encoded_copies import forms
 from schemas.events import transfer as events
 from schemas.events.study import StudyFrozen
 from schemas.events.transfer import CaseFinished, Claim, RetrievedItem
@@ -335,7 +336,7 @@ class CaseRun:
         leaked = tuple(
             where
             for where, text in surroundings.items()
-            if any(canary in text for canary in canaries.values())
+            if any(mark in form.casefold() for form in forms(text) for mark in canaries.values())
         )
         self.recorded.append(
             events.SessionOpened(

@@ -21,10 +21,16 @@ SESSION_FILES = (
     "actors/fixture/",
     "harnesses/contract.py",
     "schemas/distractors.py",
+    "schemas/encoded_copies.py",
     "schemas/offered_tool.py",
     "schemas/transfer_checks.py",
 )
-SCORER_FILES = ("projections/transfer_", "schemas/transfer_checks.py", "schemas/lifecycle.py")
+SCORER_FILES = (
+    "projections/transfer_",
+    "schemas/encoded_copies.py",
+    "schemas/transfer_checks.py",
+    "schemas/lifecycle.py",
+)
 
 
 def memory_digest(memory: Memory, code: Iterable[FrozenFile]) -> str:

@@ -24,6 +24,7 @@ from projections.fold import ReadArtifact
 from projections.presentable_text import presentable
 from schemas.base import ArtifactRef, Count, Event, Value
 from schemas.correction import Consequence, Correction, CorrectionClass
+from schemas.encoded_copies import forms
 from schemas.events.cell import CellStarted, CellVoided
 from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen
 from schemas.events.transfer import (
@@ -355,7 +356,8 @@ class Reading:
         return self.mentions(correction_id, text)
 
     def mentions(self, correction_id: str, text: str) -> bool:
-        """Whether anything of the record stands in a text; for proofs that it is absent."""
+        """Whether anything of the record stands in a text, encoded or not; for proofs that it is
+        absent."""
         words = []
         record = self.record(correction_id)
         if record is not None:
@@ -365,8 +367,7 @@ class Reading:
         teaching = self.case.write_session
         if teaching is not None and correction_id in teaching.teaches:
             words += teaching.turns
-        found = folded(text)
-        return any(folded(word) in found for word in words)
+        return any(folded(word) in folded(form) for form in forms(text) for word in words)
 
     def shared_words(self, correction_id: str, text: str) -> set[str]:
         """Words with a meaning of their own that a text has in common with a taught record."""
@@ -374,7 +375,7 @@ class Reading:
         said = [*(teaching.turns if teaching else ())]
         if record is not None:
             said += [record.semantic_expectation, record.expected_decision]
-        return content_words(" ".join(said)) & content_words(text)
+        return content_words(" ".join(said)) & content_words(" ".join(forms(text)))
 
     # -- trace --
 
@@ -427,10 +428,10 @@ class Reading:
         others where anything of them does."""
         names = [record.correction_id for record in self.family.records]
         intact = [name for name in names if self.holds(name, text)]
-        rest = folded(text)
+        rest = normalised(visible(text))  # its case is kept: an encoded copy lies in it
         for name in intact:
             if name in self.renderings:
-                rest = rest.replace(folded(self.renderings[name]), "")
+                rest = rest.replace(normalised(visible(self.renderings[name])), "")
         return [
             name
             for name in names

@@ -4,6 +4,7 @@ Unicode's table of confusables (UTS #39) is not in the standard library. What is
 that matters for names and key words: Cyrillic and Greek letters that are drawn as Latin ones.
 """
 
+import re
 import unicodedata
 
 _DRAWN_ALIKE = (
@@ -13,15 +14,24 @@ _DRAWN_ALIKE = (
 )
 _CONFUSABLE = str.maketrans(_DRAWN_ALIKE, "abekmhopctyxijsdqwhlaoaepyivtkvg")
 _ONE_STROKE = str.maketrans("1l0", "iio")
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Of Unicode's default ignorables those that are no format characters."""
 _EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "KATAKANA-HIRAGANA"}
 
 
 def visible(text: str) -> str:
-    """``text`` in compatibility form (NFKC), without format characters, which nobody sees."""
+    """``text`` in compatibility form (NFKC), without what nobody sees: format characters, fillers,
+    selectors."""
     if text.isascii():
         return text
     composed = unicodedata.normalize("NFKC", text)
-    return "".join(char for char in composed if unicodedata.category(char) != "Cf")
+    return "".join(
+        char
+        for char in composed
+        if unicodedata.category(char) != "Cf" and not _UNSEEN.fullmatch(char)
+    )
 
 
 def latin_form(text: str) -> str:

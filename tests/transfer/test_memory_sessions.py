@@ -2,6 +2,7 @@
 
 import errno
 import os
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -153,13 +154,18 @@ def test_a_session_is_fresh_and_no_canary_is_seen_outside_the_memory(laboratory:
     assert not list((lab.context.directory.var / "scratch" / "memory_session").iterdir())
 
 
+@pytest.mark.parametrize(
+    "written", ["note {}", "{b64}", "{hex}", "x={split}"], ids=["plain", "base64", "hex", "split"]
+)
 def test_a_canary_outside_the_memory_channel_is_recorded(
-    laboratory: Make, monkeypatch: pytest.MonkeyPatch
+    laboratory: Make, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     lab = laboratory()
     events = lab.run(POSITIVE)
     mark = lab.read(of(events, MemorySeeded)[0].renderings)["CT-101"][-16:]
-    monkeypatch.setitem(os.environ, "PROFILE", f"note {mark}")
+    encoded = {"b64": b64encode(mark.encode()).decode(), "hex": mark.encode().hex()}
+    text = written.format(mark, split="\u200b".join(mark), **encoded)
+    monkeypatch.setitem(os.environ, "PROFILE", text)
     assert of(laboratory().run(POSITIVE), SessionClosed)[0].leaked == ("environment",)
 
 

@@ -1,7 +1,9 @@
 """Ids, paraphrases and claims are a system's own word; texts say what was delivered and kept."""
 
-from collections.abc import Sequence
+from base64 import b64encode, encodebytes, urlsafe_b64encode
+from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -14,6 +16,21 @@ from schemas.identifiers import CellId
 from tests.transfer_scores.transfer_story import FAMILY, Story, digest_of
 
 Items = Sequence[tuple[str, str]]
+Encode = Callable[[str], str]
+ENCODINGS: list[Encode] = [
+    lambda text: b64encode(text.encode()).decode(),
+    lambda text: urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    lambda text: encodebytes(text.encode()).decode(),
+    lambda text: b64encode(b64encode(text.encode())).decode(),
+    lambda text: text.encode().hex(),
+    lambda text: text.encode().hex(":").upper(),
+    lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    lambda text: quote(b64encode(text.encode()).decode(), safe=""),
+    lambda text: "".join(f"&#{ord(character)};" for character in text),
+    lambda text: "".join(f"\\u{ord(character):04x}" for character in text),
+    "\u200b".join,
+    "\u034f".join,
+]
 
 
 def scored(story: Story, case: str, events: Sequence[Event]) -> RunScore:
@@ -68,6 +85,33 @@ def test_what_may_not_be_kept_is_absent_only_where_nothing_could_be_it(
     story = Story()
     run = scored(story, "unkept", keeping(story, kept))
     assert run.stages["retention"].verdict == expected, run.stages["retention"].why
+
+
+@pytest.mark.parametrize("encode", ENCODINGS)
+def test_an_encoded_copy_is_a_copy_where_there_may_be_none(encode: Encode) -> None:
+    """Kept, or let through: not as the record where one must be, but not as something else."""
+    kept = encode("Until noon: use the vault.")
+    story = Story()
+    run = scored(story, "unkept", keeping(story, [("n", f"backup: {kept}")]))
+    assert run.stages["retention"].verdict == "fail", run.stages["retention"].why
+    story = Story()
+    half = len(kept) // 2
+    run = scored(story, "unkept", keeping(story, [("n", kept[:half]), ("o", kept[half:])]))
+    assert run.stages["retention"].verdict != "pass", "cut within a word"
+    story = Story()
+    hidden = [("y", encode(story.rendering("CT-1")))]
+    negative = scored(story, "negative", delivering(story, "negative", hidden, ["y"]))
+    assert negative.stages["relevance"].why == "CT-1 was admitted"
+    story = Story()
+    positive = scored(story, "positive", delivering(story, "positive", hidden, ["y"]))
+    assert positive.stages["retrieval"].verdict == "fail"
+
+
+def test_an_encoded_paraphrase_cannot_be_told_from_something_else() -> None:
+    story = Story()
+    said = b64encode(b"Status source for alder reports: the vault.").decode()
+    run = scored(story, "unkept", keeping(story, [("n", said)]))
+    assert run.stages["retention"].verdict == "unobserved", run.stages["retention"].why
 
 
 @pytest.mark.parametrize(
