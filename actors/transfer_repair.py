@@ -243,7 +243,7 @@ def abandon_repair(work: Work) -> Done:
     _State(work.context).repair(command.repair)
     _refuse_secrets(command.reason, "reason")
     if not command.reason.strip():
-        raise Refused("say why the repair is given up: everyone who reads the report sees it")
+        raise Refused("say why with --reason TEXT: everyone who reads the report sees it")
     event = RepairAbandoned(repair=command.repair, reason=command.reason.strip())
     return Done([NewEvent(repair_stream(command.repair), event)])
 

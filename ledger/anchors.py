@@ -94,7 +94,7 @@ def _check_git(event: CheckpointAnchored, ledger: Path, git_clone: Path | None) 
 
 def _check_time(event: CheckpointAnchored, time_authority: Path | None) -> tuple[bool, str]:
     if time_authority is None:
-        return False, "give the authority's certificate to check its token"
+        return False, "its token is checked with the authority's certificate: --time-authority"
     try:
         response = base64.b64decode(event.receipt, validate=True)
     except binascii.Error:

@@ -30,8 +30,8 @@ def create_ledger(directory: StudyDirectory) -> str:
         log = SqliteLog.open(directory.ledger)
     if (log is None or log.head() is None) and os.path.lexists(directory.checkpoints):
         raise Integrity(
-            f"{directory.checkpoints} is of a ledger whose records are gone: put its ledger.db "
-            "back, or move what is left of it away before a new one is begun"
+            f"{directory.checkpoints} is of a ledger whose records are gone: put a backup of the "
+            f"study in its place, or move {directory.var} away before a new one is begun"
         )
     log = log or SqliteLog.create(directory.ledger)
     uuid = new_id()

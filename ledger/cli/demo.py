@@ -42,7 +42,7 @@ QUICK_TASKS = 2
     help="With --transfer: folder where `npm ci` has installed server-memory; a system more.",
 )
 @click.option(
-    "--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks, or one family: under half a minute."
+    "--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks, or one family: about half a minute."
 )
 def command(directory: Path | None, transfer: bool, server_memory: Path | None, quick: bool) -> int:
     """Run the whole product on the example repository: mine, validate, freeze, run, grade, verify,

@@ -1,10 +1,12 @@
 """``ledger gc``."""
 
+import math
 from pathlib import Path
 
 import click
 
 from ledger.cli.options import json_option, print_json, reading, study_option
+from ledger.errors import Usage
 from schemas.counted import counted
 
 SHOWN = 20
@@ -17,11 +19,11 @@ SHOWN = 20
 @click.option(
     "--older-than",
     "hours",
-    type=click.FloatRange(0),
+    type=click.FloatRange(0, 1_000_000),
     default=24.0,
     show_default=True,
     metavar="HOURS",
-    help="Leave younger files alone.",
+    help="Leave younger files alone. A minute is always added: the clocks of disks lag.",
 )
 def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
     """List what crashes left behind: artifacts that no record names, and unfinished files.
@@ -32,10 +34,12 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
 
     Nothing is removed without --remove, and never an artifact that a record names. Beside programs
     that work it is safe: what is younger than the oldest unfinished command or than --older-than
-    stays. A ledger that is not verified loses nothing.
+    and a minute stays. A ledger that is not verified loses nothing.
     """
     from ledger.leftovers import find_leftovers, remove_leftovers
 
+    if math.isnan(hours):
+        raise Usage("--older-than nan: give a number of hours")
     with reading(study) as context:
         directory = context.directory
         found = find_leftovers(directory, context.log, hours * 3600)
@@ -71,3 +75,8 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
         f"to remove: {len(old)}, removed: {len(gone)}"
         + ("" if remove or not old else "; `ledger gc --remove` removes them")
     )
+    if len(old) < len(found):
+        print(
+            f"too young is what changed in the last {hours:g} hours (--older-than) and a minute, "
+            "or after a command was asked for that has not ended"
+        )

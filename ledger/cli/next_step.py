@@ -10,7 +10,13 @@ from projections.fold import fold
 from projections.progress import Progress
 from projections.tasks import MinedTasks
 from schemas.counted import counted
-from schemas.events.study import AnalysisCompleted, PlanPrepared, StudyFrozen, TasksFrozen
+from schemas.events.study import (
+    AnalysisCompleted,
+    PlanPrepared,
+    ReportWritten,
+    StudyFrozen,
+    TasksFrozen,
+)
 from schemas.study import Study
 from schemas.study_file import AnyStudy
 from schemas.transfer_study import TransferStudy
@@ -36,23 +42,28 @@ def after_freeze(context: Context, progress: Progress) -> str:
     """``progress``: folded up to the end of the log."""
     if not progress.completed:
         return "`ledger run`"
-    analysed = [
-        fact.event.head
-        for fact in context.study_facts()
-        if isinstance(fact.event, AnalysisCompleted)
-    ]
-    if not analysed or outdated_by(context, analysed[-1]) is not None:
+    analysed, reported = -1, False
+    for fact in context.study_facts():
+        if isinstance(fact.event, AnalysisCompleted):
+            analysed, reported = fact.event.head, False
+        reported |= isinstance(fact.event, ReportWritten)
+    if analysed < 0 or outdated_by(context, analysed) is not None:
         return '`ledger analyze --reason "…"`'
-    return "`ledger report`"
+    if not reported:
+        return "`ledger report`"
+    return "nothing: the report of the last analysis is written (`ledger report` writes it again)"
 
 
 def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
     unfinished = False
+    several = bool(mined.mined) and len(study.repositories) > 1
     for repository in study.repositories:
+        # What is mined already need not be mined again for the sake of another repository.
+        mine = f"`ledger tasks mine{f' --repository {repository.id}' if several else ''}`"
         if repository.id not in mined.mined:
-            return f"`ledger tasks mine` ({repository.id} is not mined yet)"
+            return f"{mine} ({repository.id} is not mined yet)"
         if mined.changed_settings(study, repository, texts):
-            return f"`ledger tasks mine` (study.toml changed since {repository.id} was mined)"
+            return f"{mine} (study.toml changed since {repository.id} was mined)"
         valid = sum(verdict.valid for verdict in mined.validated[repository.id].values())
         if valid >= repository.tasks:
             continue
@@ -61,8 +72,8 @@ def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
             return (
                 f"{repository.id} has {counted(valid, 'valid task')} of the {repository.tasks} "
                 f"declared, and {counted(waiting, 'candidate')} to validate: declare fewer "
-                "(repositories.tasks), or look at what commits fail (`ledger tasks audit`) and at "
-                "the rules in study.toml, then `ledger tasks mine` again"
+                "(repositories.tasks), or look at what commits fail (`ledger tasks audit`), change "
+                f"the rules in study.toml and {mine} again"
             )
         unfinished = True
     return "`ledger tasks validate`" if unfinished else "`ledger tasks freeze`"

@@ -34,6 +34,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 72
 MAX_GIVEN_BYTES = 64 << 20
+PUT_BACK = (
+    "put a backup of the study in its place, or make a study to read of an export (`ledger import`)"
+)
+"""Where nothing is left that a command could look at."""
 RESTORE = "keep it, let `ledger verify-chain` say what is whole, and put a copy or an export back"
 
 
@@ -120,7 +124,7 @@ def require_ledger(directory: StudyDirectory) -> None:
         if directory.checkpoints.exists():
             raise Integrity(
                 f"{path} is gone, though {directory.checkpoints.name} beside it says that there "
-                f"was a ledger; {RESTORE}"
+                f"was a ledger: {PUT_BACK}"
             ) from None
         make = f"ledger init {shlex.quote(str(directory.root))}"
         home = config_home()
@@ -135,7 +139,7 @@ def require_ledger(directory: StudyDirectory) -> None:
     except OSError as error:
         if not is_no_file(error):
             raise Unfinished(f"{path}: {error.strerror}; look at its permissions") from None
-        raise Integrity(f"{path} is {error.strerror}; {RESTORE}") from None
+        raise Integrity(f"{path} is {error.strerror}; move it away and {PUT_BACK}") from None
 
 
 def _open_ledger(directory: StudyDirectory, open_log: Callable[[Path], SqliteLog]) -> SqliteLog:

@@ -65,6 +65,10 @@ def test_what_is_not_as_frozen_is_said(ledger: Run, small: Path, tmp_path: Path)
     assert ran.status == 0 and ran.err == f"ledger: this analysis is {said}study.toml\n"
     ran = ledger("report", "--study", small)
     assert ran.status == 0 and ran.err == f"ledger: this report is {said}study.toml\n"
+    ledger("analyze", "--reason", "again", "--study", small)
+    assert "next        `ledger report`" in ledger("status", "--study", small).out
+    ledger("report", "--study", small)
+    assert "next        nothing: the report of the last" in ledger("status", "--study", small).out
     pages = list(Path(small / "var" / "reports").rglob("report.md"))
     assert pages and all(said not in page.read_text() for page in pages)  # a report tells the log
 

@@ -106,6 +106,7 @@ def test_a_corrupt_ledger(ledger: Run, study: Path, damage: Callable[[Path], Non
     path = StudyDirectory(study).ledger
     damage(path)
     before = path.read_bytes() if path.is_file() else None
+    hint = "put a backup" if before is None else "ledger verify-chain"  # which has to have a file
     for words in (
         ["status"],
         ["audit", "completeness"],
@@ -116,7 +117,7 @@ def test_a_corrupt_ledger(ledger: Run, study: Path, damage: Callable[[Path], Non
         ["run"],
         ["amend", "--reason", "why not"],
     ):
-        check_refused(ledger(*words, "--study", study), 3, str(path), "ledger verify-chain")
+        check_refused(ledger(*words, "--study", study), 3, str(path), hint)
     check_refused(ledger("init", study), 3, str(path))
     verified = ledger("verify-chain", "--study", study, "--json")
     assert verified.status == 3

@@ -49,12 +49,15 @@ def test_the_hint_of_init_can_be_pasted(ledger: Run, tmp_path: Path) -> None:
     hint = made.out.splitlines()[-1].partition(", then: ")[2]
     assert shlex.split(hint) == ["cd", str(folder), "&&", "ledger", "tasks", "mine"]
     (folder / "var" / "ledger.db").unlink()
-    lost = ledger("status", "--study", folder)
-    assert lost.status == 3 and "checkpoints.log beside it says" in lost.err
+    for command in ("status", "verify-chain", "checkpoint"):
+        lost = ledger(command, "--study", folder)
+        assert lost.status == 3 and "checkpoints.log beside it says" in lost.err
+        assert "put a backup" in lost.err and "`ledger verify-chain`" not in lost.err
+    assert "put a backup" in ledger("init", folder).err
     (folder / "var" / "checkpoints.log").unlink()
     said = ledger("status", "--study", folder).err
-    command = said.partition("`")[2].partition("`")[0]
-    assert shlex.split(command) == ["ledger", "init", str(folder)]
+    hinted = said.partition("`")[2].partition("`")[0]
+    assert shlex.split(hinted) == ["ledger", "init", str(folder)]
 
 
 def test_init_does_not_spill_into_a_folder_that_holds_something_else(

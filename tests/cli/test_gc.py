@@ -75,9 +75,13 @@ def test_old_leftovers_are_listed_and_removed_only_when_asked(ledger: Run, study
 
 def test_what_is_young_stays(ledger: Run, study: Path) -> None:
     left = put(study, b"somebody may name me soon")
-    ran = ledger("gc", "--study", study, "--remove", "--older-than", "0", "--json")
-    assert [row["removable"] for row in ran.json["leftovers"]] == [False]
+    now = ("gc", "--study", study, "--remove", "--older-than", "0")
+    assert [row["removable"] for row in ledger(*now, "--json").json["leftovers"]] == [False]
+    assert "in the last 0 hours (--older-than) and a minute, or" in ledger(*now).out
     assert left.exists()
+    for number in ("nan", "inf", "1e+300", "-1"):
+        ran = ledger("gc", "--study", study, "--older-than", number)
+        assert ran.status == 2 and number in ran.err
     hour_ago = left.stat().st_mtime - 3600
     os.utime(left, (hour_ago, hour_ago))
     assert ledger("gc", "--study", study, "--remove", "--json").json["removed"] == 0

@@ -188,6 +188,10 @@ def test_hints_name_what_can_be_done(validated: Study) -> None:
     (hint,) = [line for line in out.splitlines() if line.startswith("next: ")]
     assert "1 valid task of the 90 declared, and 0 candidates to validate: declare" in hint
     assert "`ledger tasks validate`" not in hint
+    other = more[more.index("[[repositories]]") : more.index("[tasks]")].replace("R001", "R002")
+    validated.toml.write_text(validated.text.replace("[tasks]", f"{other}\n[tasks]", 1))
+    assert "`ledger tasks mine --repository R002` (R002 is not mined" in validated.succeed("status")
+    validated.toml.write_text(more)
     validated.refused("tasks freeze", "1 valid task and", "no candidate is left. Declare fewer")
     validated.toml.write_text(validated.text)
     for words, following in (

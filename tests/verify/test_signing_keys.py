@@ -33,6 +33,13 @@ def test_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert config_home({}) == tmp_path / "Library/Application Support/laboratory-ledger"
 
 
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_the_readme_says_where_the_key_is(monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    assert f"`~/{config_home({}).relative_to(Path.home())}`" in readme
+
+
 def test_key_is_made_once_and_for_this_user_alone(tmp_path: Path) -> None:
     home = tmp_path / "a" / "b"
     assert load_signing_key(home) is None
