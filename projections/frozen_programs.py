@@ -31,7 +31,7 @@ class OtherProgram(Value):
     cell: str
     memory: str
     what: Annotated[str, Meta(description="the files that differ, or what it says of itself")]
-    amendment: Annotated[int, Meta(description="the last one that recorded programs; -1: none")]
+    amendment: Annotated[int, Meta(description="the one that recorded this program; -1: none")]
 
 
 class _Described(msgspec.Struct):
@@ -99,6 +99,7 @@ class FrozenPrograms:
         memory = parse_cell_id(cell).arm
         frozen = self._frozen.setdefault(memory, described.sources)
         what = _differences(frozen, described.sources)
+        told = bool(what) and self.recorded.get(memory) == described.sources
         if not what:
             first = self._first.setdefault(memory, described.settings)
             what = [
@@ -113,7 +114,7 @@ class FrozenPrograms:
                 cell=cell,
                 memory=memory,
                 what=", ".join([*what[:SHOWN], *more]),
-                amendment=self._amendment,
+                amendment=self._amendment if told else -1,
             )
 
 

@@ -88,6 +88,8 @@ def test_an_amendment_moves_what_is_frozen_until_the_first_cell_alone() -> None:
     assert others(told(OTHER, amended=("before_first_cell", OTHER))) == []
     ((what, amendment),) = others(told(OTHER, amended=("after_first_cell", OTHER)))
     assert (what, amendment) == (WHAT, 3)
+    third = {**OTHER, "agent/rules.py": "5" * 64}
+    assert others(told(third, amended=("after_first_cell", OTHER))) == [(WHAT, -1)]
 
 
 def test_another_program_at_this_moment_is_said_before_it_runs() -> None:
