@@ -30,7 +30,7 @@ from harnesses.memory.contract import Notice, StoredItem
 from ledger.errors import Refused
 from ledger.log import Fact
 from projections.fold import ReadArtifact
-from projections.transfer_scores import read_items
+from projections.transfer_evidence import read_items
 from schemas.base import ArtifactRef, Event
 from schemas.correction import Session
 from schemas.events.cell import CellStarted, TurnAnswered, TurnFailed, TurnStarted

@@ -20,13 +20,8 @@ from ledger.log import NewEvent
 from projections.fold import Follower
 from projections.repair_receipts import layers_of, missing_to_close
 from projections.repairs import Repair, Repairs
-from projections.transfer_scores import (
-    NEGATIVES,
-    RunEvidence,
-    RunScore,
-    TransferScores,
-    root_record,
-)
+from projections.transfer_evidence import RunEvidence
+from projections.transfer_scores import RunScore, TransferScores, root_record
 from schemas.commands import AbandonRepair, ChangeRepair, CloseRepair, OpenRepair, RerunRepair
 from schemas.events.study import AmendmentRecorded, OutcomesInspected
 from schemas.events.transfer import (
@@ -38,7 +33,7 @@ from schemas.events.transfer import (
 )
 from schemas.identifiers import STUDY_STREAM
 from schemas.secret_shapes import secret_kinds
-from schemas.transfer import LAYERS, Case, Family, FrozenSuite, PlannedCase
+from schemas.transfer import LAYERS, NEGATIVES, Case, Family, FrozenSuite, PlannedCase
 from schemas.transfer_study import TransferStudy
 
 EMITS = (RepairOpened, RepairChanged, RepairRerun, RepairClosed, RepairAbandoned)

@@ -10,7 +10,8 @@ import msgspec
 
 from projections.fold import ReadArtifact
 from projections.repairs import Repair
-from projections.transfer_scores import RunEvidence, TransferScores
+from projections.transfer_evidence import RunEvidence
+from projections.transfer_scores import TransferScores
 from schemas.events.transfer import SystemDescribed
 from schemas.transfer import LAYERS, Family
 

@@ -13,9 +13,17 @@ from typing import Annotated, Literal, get_args
 from msgspec import Meta
 
 from projections.analyses.single_proportion import clopper_pearson_interval, wilson_interval
-from projections.transfer_scores import LAPSES, NEGATIVES, Result, RunScore
+from projections.transfer_scores import Result, RunScore
 from schemas.base import Count, Value
-from schemas.transfer import NEEDS_RESOLUTION, STAGES, CaseKind, FrozenSuite, Stage
+from schemas.transfer import (
+    LAPSES,
+    NEEDS_RESOLUTION,
+    NEGATIVES,
+    STAGES,
+    CaseKind,
+    FrozenSuite,
+    Stage,
+)
 from schemas.transfer_study import CountName, Threshold
 
 Counted = CountName | Literal["must_abstain", "must_act"]

@@ -26,8 +26,9 @@ from projections.report_model import (
     columns,
     paragraph,
 )
+from projections.transfer_evidence import RunEvidence, read_items
 from projections.transfer_results import TransferResults
-from projections.transfer_scores import RunEvidence, RunScore, read_items
+from projections.transfer_scores import RunScore
 from schemas.base import ArtifactRef
 from schemas.events.transfer import (
     DecisionDeclared,

@@ -45,6 +45,8 @@ _ALL = frozenset(STAGES)
 _USED: frozenset[Stage] = _ALL - {"resolution"}
 _EXCLUDED: frozenset[Stage] = _ALL - {"retrieval", "resolution"}
 _LAPSED: frozenset[Stage] = frozenset({"resolution", "decision", "action", "outcome"})
+NEGATIVES: tuple[CaseKind, ...] = ("scope_negative", "principal_negative", "task_negative")
+LAPSES: tuple[CaseKind, ...] = ("expiry", "not_yet_valid")
 REQUIRED_STAGES: Mapping[CaseKind, frozenset[Stage]] = {
     "positive": _USED,
     "outcome": _USED,

@@ -26,6 +26,7 @@ from schemas.secret_shapes import secrets_in
 from schemas.transfer import (
     DECLARE_DECISION,
     NEEDS_RESOLUTION,
+    NEGATIVES,
     REQUIRED_STAGES,
     STAGES,
     CallPattern,
@@ -44,7 +45,6 @@ ALWAYS_NEEDED: tuple[CaseKind, ...] = (
     "outcome",
     "baseline",
 )
-NEGATIVES: tuple[CaseKind, ...] = ("scope_negative", "principal_negative", "task_negative")
 ABSENT_KINDS: tuple[CaseKind, ...] = ("baseline", "persistence_negative")
 """Kinds whose retention means that the record is not in the store."""
 KIND_OF: Mapping[Exercise, CaseKind] = {

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from actors.families.completeness import ABSENT_KINDS, KIND_OF, NEGATIVES
+from actors.families.completeness import ABSENT_KINDS, KIND_OF
 from actors.families.expectation_notation import (
     ArgumentText,
     CallText,
@@ -43,6 +43,7 @@ from schemas.correction import Correction, EffectiveLifecycle, Name, Session, Ti
 from schemas.identifiers import Identifier
 from schemas.transfer import (
     NEEDS_RESOLUTION,
+    NEGATIVES,
     REQUIRED_STAGES,
     STAGES,
     Acknowledgement,
