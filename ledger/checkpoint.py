@@ -58,6 +58,7 @@ _NOTE = re.compile(
     rb"(?P<text>[^\n]{1,512}\n[0-9]{1,20}\n[A-Za-z0-9+/=]{44}\n)\n"
     rb"(?P<signatures>(?:\xe2\x80\x94 [^\n]{1,1024}\n){1,16})"
 )
+_LINES_BEFORE_A_SIGNATURE = 4
 _NOT_IN_ORIGIN = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -159,15 +160,21 @@ def split_notes(content: bytes) -> tuple[list[bytes], list[bytes], bytes]:
             strays.append(stray)
         notes.append(match[0])
         end = match.end()
-    return notes, strays, content[end:].strip(b"\n")
+    return notes, strays, content[end:].lstrip(b"\n")
 
 
 def is_cut_off(end: bytes, origin: str) -> bool:
     """True for the beginning of a note of this ledger, which a crash leaves, and for zeros in its
-    place or after it, which a loss of power leaves; anything else came from neither."""
+    place or after it, which a loss of power leaves; anything else came from neither. What has as
+    many lines as a note was whole before somebody changed it."""
     line = f"{origin}\n".encode()
     begun = end.rstrip(b"\0")
-    return len(end) <= MAX_NOTE_BYTES and (begun.startswith(line) or line.startswith(begun))
+    is_whole = begun.count(b"\n") > _LINES_BEFORE_A_SIGNATURE
+    return (
+        len(end) <= MAX_NOTE_BYTES
+        and not is_whole
+        and (begun.startswith(line) or line.startswith(begun))
+    )
 
 
 def ledger_origin(created: LedgerCreated) -> str:

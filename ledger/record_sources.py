@@ -37,7 +37,8 @@ from schemas.identifiers import LEDGER_STREAM
 PAGE_RECORDS = 256
 PAGE_BYTES = 4 << 20
 MAX_VALUE_BYTES = 4 * MAX_RECORD_BYTES
-SKIPPED_BYTES = 64 * MAX_RECORD_BYTES
+MAX_SKIPS = 64
+"""How often, in all, a line that is too long is read on by as much as a record may have."""
 MAX_CHECKPOINT_LOG_BYTES = 64 << 20
 MAX_NOTES = 200_000
 MAX_FOUND_BYTES = 64 << 20
@@ -325,7 +326,8 @@ class SqliteRecords:
             return []
         try:
             cursor = self._execute(
-                f"SELECT size, substr(note, 1, {MAX_NOTE_BYTES + 1}) FROM checkpoints "
+                # What is too long for a note is not read, and is none.
+                f"SELECT size, iif(length(note) > {MAX_NOTE_BYTES}, x'', note) FROM checkpoints "
                 f"ORDER BY size LIMIT {MAX_NOTES}"
             )
             rows = _held(cursor, "checkpoints", lambda row: row[1])
@@ -598,9 +600,10 @@ class JsonlRecords:
             yield Stretch(rows)
 
     def _lines(self) -> Iterator[bytes | None]:
-        """Lines without their end; None for one that is too long. Nothing after one that has no end
-        within ``SKIPPED_BYTES`` either: a file can be made to go on for as long as one cares."""
+        """Lines without their end; None for one that is too long. Nothing after ``MAX_SKIPS``: a
+        file can be made to go on for as long as one cares, in one line or in many."""
         limit = MAX_RECORD_BYTES + 1
+        skips = iter(range(MAX_SKIPS))
         try:
             while line := self._file.readline(limit):
                 if line.endswith(b"\n"):
@@ -609,12 +612,10 @@ class JsonlRecords:
                     yield line
                 else:
                     yield None
-                    skipped = 0
-                    while line and not line.endswith(b"\n"):
-                        if skipped > SKIPPED_BYTES:
-                            return
-                        line = self._file.readline(limit)
-                        skipped += len(line)
+                    if not any(
+                        self._file.readline(MAX_RECORD_BYTES).endswith(b"\n") for _ in skips
+                    ):
+                        return
         except OSError as error:
             raise Unfinished(f"{self.path}: {error.strerror}") from None
 
@@ -687,7 +688,7 @@ def _not_to_be_read(path: Path, error: OSError) -> Damaged | Unfinished:
     """What stands in the place of a file is a fault of the ledger; a file that may not be read is
     none."""
     if is_no_file(error):
-        return Damaged(f"{path.name}: {error.strerror}")
+        return Damaged(f"{os.path.basename(error.filename or path)}: {error.strerror}")
     return Unfinished(f"{path}: {error.strerror}")
 
 

@@ -86,23 +86,34 @@ def read_regular(path: str | os.PathLike[str], at_most: int) -> bytes:
 
 
 def check_database(path: Path) -> None:
-    """Raises OSError where a database or a file that SQLite opens beside it is no regular file.
+    """Raises OSError where a database or a file that SQLite opens beside it is no regular file, or
+    where a rollback journal lies beside it: a ledger has a WAL and never leaves one, and who opens
+    the database next for writing would have it played in, behind what was verified.
 
     Nothing is opened (``database_opened`` says why).
     """
     for suffix in _BESIDE:
         try:
-            check_regular(f"{path}{suffix}")
+            length = check_regular(f"{path}{suffix}")
         except FileNotFoundError:
             if not suffix:
                 raise
+            continue
+        if suffix == "-journal" and length:
+            raise OSError(
+                errno.EINVAL,
+                "a journal that SQLite would play into the database, not a file of the ledger",
+                f"{path}{suffix}",
+            )
 
 
-def check_regular(path: str | os.PathLike[str]) -> None:
-    """Raises OSError, like ``open_regular``, where no regular file stands. Opens nothing."""
-    mode = os.stat(path, follow_symlinks=False).st_mode
-    if not stat.S_ISREG(mode):
-        raise _instead_of_a_file(path, _kind(mode))
+def check_regular(path: str | os.PathLike[str]) -> int:
+    """How long a file is. Raises OSError, like ``open_regular``, where no regular file stands.
+    Opens nothing."""
+    about = os.stat(path, follow_symlinks=False)
+    if not stat.S_ISREG(about.st_mode):
+        raise _instead_of_a_file(path, _kind(about.st_mode))
+    return about.st_size
 
 
 def is_no_file(error: OSError) -> bool:

@@ -148,11 +148,12 @@ class SqliteLog:
                 fcntl.flock(lock_file, fcntl.LOCK_EX)
                 if os.path.lexists(path):
                     raise Usage(f"{path} exists already; open it, or choose another directory")
-                if os.path.lexists(_beside(path, "-wal")):
-                    raise Usage(
-                        f"{path}-wal is what is left of another database: SQLite would play it "
-                        "into the new one; move it away first"
-                    )
+                for beside in (_beside(path, "-wal"), _beside(path, "-journal")):
+                    if os.path.lexists(beside):
+                        raise Usage(
+                            f"{beside} is what is left of another database: SQLite would play it "
+                            "into the new one; move it away first"
+                        )
                 unfinished = _beside(path, ".new")
                 for suffix in ("", "-wal", "-shm", "-journal"):
                     _beside(unfinished, suffix).unlink(missing_ok=True)
@@ -571,7 +572,7 @@ def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
         if not is_no_file(error):
             raise
         raise Integrity(
-            f"{error.filename} is {error.strerror}; put the ledger's own file back"
+            f"{error.filename} is {error.strerror}; move it away and put the ledger's own file back"
         ) from None
     connection = _connect(path, mode, synchronous)
     try:

@@ -515,6 +515,11 @@ def flip_bit_in_wal(sample: SampleLedger) -> None:
     path.write_bytes(bytes(content))
 
 
+def plant_journal(sample: SampleLedger) -> None:
+    """SQLite would roll it back into the database when the next writer opens that."""
+    Path(f"{sample.database}-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))
+
+
 # --- checkpoints ---------------------------------------------------------------------------------
 
 
@@ -564,9 +569,12 @@ def pipe_for_checkpoints(sample: SampleLedger) -> None:
     os.mkfifo(sample.log_file)
 
 
-def row_that_is_no_note(sample: SampleLedger) -> None:
-    with sample.connected() as connection:
-        connection.execute("UPDATE checkpoints SET note = x'00' WHERE size = 11")
+def row_with_note(note: str) -> Callable[[SampleLedger], None]:
+    def attack(sample: SampleLedger) -> None:
+        with sample.connected() as connection:
+            connection.execute(f"UPDATE checkpoints SET note = {note} WHERE size = 11")
+
+    return attack
 
 
 def wrong_size_in_row(sample: SampleLedger) -> None:
@@ -866,6 +874,7 @@ ATTACKS: dict[str, Attack] = {
         delete_wal, [("WAL_MISSING_SUSPECTED", None), ("TRUNCATED_BELOW_CHECKPOINT", 33)]
     ),
     "bit flipped in WAL": Attack(flip_bit_in_wal, [("TRUNCATED_BELOW_CHECKPOINT", 33)]),
+    "journal planted": Attack(plant_journal, [("DB_CORRUPT", None)]),
     "signed with wrong key": Attack(
         sign_with_wrong_key,
         [("KEY_UNKNOWN", 0), ("KEY_UNKNOWN", 10), ("KEY_UNKNOWN", 20), ("KEY_UNKNOWN", 30)],
@@ -877,7 +886,13 @@ ATTACKS: dict[str, Attack] = {
     "scribbled between notes": Attack(scribble_between_notes, [("SIG_BAD", None)]),
     "checkpoints overwritten": Attack(overwrite_checkpoints, [("SIG_BAD", None)]),
     "checkpoints are a pipe": Attack(pipe_for_checkpoints, [("SIG_BAD", None)]),
-    "row that is no note": Attack(row_that_is_no_note, [("SIG_BAD", None)]),
+    "row that is no note": Attack(row_with_note("x'00'"), [("SIG_BAD", None)]),
+    "row without a note": Attack(row_with_note("x''"), [("SIG_BAD", None)]),
+    "row with two notes": Attack(
+        row_with_note("CAST(note || x'0a' || note AS BLOB)"), [("SIG_BAD", None)]
+    ),
+    # Larger than what is read at all: the other rows are read all the same.
+    "row with 5 MB": Attack(row_with_note("zeroblob(5000000)"), [("SIG_BAD", None)]),
     "wrong size in row": Attack(wrong_size_in_row, [("COLUMN_MISMATCH", 10)]),
     "two histories": Attack(two_histories, [("ROOT_MISMATCH", 20), ("FORK", 20)]),
     "older backup": Attack(
@@ -1085,6 +1100,11 @@ EXPORT_ATTACKS: dict[str, ExportAttack] = {
         # It might have no end at all.
         lambda lines: [*lines[:13], b" " * (70 << 20), *lines[14:]],
         [("NON_CANONICAL", 13), ("TRUNCATED_BELOW_CHECKPOINT", 30)],
+    ),
+    "two lines of 40 MiB": ExportAttack(
+        # Nor may many of them take for ever together.
+        lambda lines: [*lines[:13], b" " * (40 << 20), b" " * (40 << 20), *lines[15:]],
+        [("NON_CANONICAL", 13), ("NON_CANONICAL", 14), ("TRUNCATED_BELOW_CHECKPOINT", 30)],
     ),
     "line cut": ExportAttack(
         lambda lines: [*lines[:-1], lines[-1][:-20]],

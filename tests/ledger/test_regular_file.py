@@ -71,3 +71,16 @@ def test_what_sqlite_opens_beside_a_database(tmp_path: Path, suffix: str) -> Non
     Path(f"{path}{suffix}").symlink_to("/dev/zero")
     with pytest.raises(OSError, match="a link, not a file"):
         check_database(path)
+
+
+def test_a_journal_is_no_file_of_a_ledger(tmp_path: Path) -> None:
+    """An empty one is: SQLite plays nothing of it, and other programs leave it behind."""
+    path = tmp_path / "a.db"
+    path.write_bytes(b"")
+    journal = Path(f"{path}-journal")
+    journal.write_bytes(b"")
+    check_database(path)
+    journal.write_bytes(b"\xd9")
+    with pytest.raises(OSError, match="journal that SQLite would play") as raised:
+        check_database(path)
+    assert is_no_file(raised.value) and raised.value.filename == str(journal)

@@ -117,14 +117,25 @@ def test_create_starts_again_after_a_crash_in_the_middle(path: Path, tmp_path: P
     assert list(tmp_path.glob("ledger.db.new*")) == []
 
 
-def test_create_takes_nothing_over_from_a_database_that_is_gone(log: SqliteLog) -> None:
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_create_takes_nothing_over_from_a_database_that_is_gone(
+    log: SqliteLog, suffix: str
+) -> None:
     append(log, "a")
     wal = log.path.with_name("ledger.db-wal").read_bytes()
     log.close()
     log.path.unlink()
-    log.path.with_name("ledger.db-wal").write_bytes(wal)
+    log.path.with_name(f"ledger.db{suffix}").write_bytes(wal)
     with pytest.raises(Usage, match="move it away first"):
         SqliteLog.create(log.path)
+
+
+def test_no_journal_is_played_into_a_ledger(log: SqliteLog) -> None:
+    log.close()
+    log.path.with_name("ledger.db-journal").write_bytes(b"\xd9")
+    for open_log in (SqliteLog.open, SqliteLog.open_read_only):
+        with pytest.raises(Integrity, match="a journal that SQLite would play .* move it away"):
+            open_log(log.path)
 
 
 def test_any_name_of_a_directory_is_taken_literally(tmp_path: Path) -> None:

@@ -150,11 +150,12 @@ def test_notes_in_a_file_come_apart() -> None:
     assert split_notes(NOTE + b"\n" + second + b"\n") == ([NOTE, second], [], b"")
     assert split_notes(NOTE + b"\nscribble\n\n" + second) == ([NOTE, second], [b"scribble"], b"")
     for length in range(1, len(second)):
-        assert split_notes(NOTE + b"\n" + second[:length]) == (
-            [NOTE],
-            [],
-            second[:length].strip(b"\n"),
-        )
+        assert split_notes(NOTE + b"\n" + second[:length]) == ([NOTE], [], second[:length])
+        assert is_cut_off(second[:length], "example/x")
+    # Whole once, and changed since: no crash leaves that.
+    altered = second.replace(b"\n9\n", b"\n+9\n")
+    assert split_notes(NOTE + b"\n" + altered + b"\n") == ([NOTE], [], altered + b"\n")
+    assert not is_cut_off(altered, "example/x")
 
 
 # --- the checkpointer ----------------------------------------------------------------------------

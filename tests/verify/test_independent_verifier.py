@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,59 @@ def test_it_says_much_in_few_lines(sample: SampleLedger, tmp_path: Path) -> None
     assert len(done.stdout.splitlines()) < 40
     assert "'KEY_UNKNOWN': 2999" in done.stdout
     assert "'" not in done.stdout.partition("\n")[0]
+
+
+NOTES_ALTERED: dict[str, Callable[[list[bytes]], bytes]] = {
+    "no note at all": lambda notes: b"garbage\n\nmore\n",
+    # 68 bytes leave two bits of the last digit without a meaning.
+    "another form of base64": lambda notes: b"\n".join(
+        [*notes[:-1], notes[-1][:-3] + bytes([notes[-1][-3] + 1]) + b"=\n"]
+    ),
+    "another form of the size": lambda notes: b"\n".join(notes).replace(b"\n31\n", b"\n+31\n"),
+    "seventeen signatures": lambda notes: b"\n".join(
+        [*notes[:-1], notes[-1] + b"\xe2\x80\x94 w AAAA\n" * 16]
+    ),
+    "more zeros than a note has bytes": lambda notes: b"\n".join(notes) + bytes(17 << 10),
+    "carriage return in a name": lambda notes: b"\n".join(
+        [*notes[:-1], notes[-1] + b"\xe2\x80\x94 w\rx AAAA\n"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTES_ALTERED)
+def test_notes_that_are_none(sample: SampleLedger, tmp_path: Path, name: str) -> None:
+    """Both verifiers say so of a file beside a good export."""
+    export(sample.directory.root, tmp_path / "out")
+    altered = NOTES_ALTERED[name](sample.notes())
+    (tmp_path / "out" / "checkpoints.log").write_bytes(altered)
+    key = str(sample.key)
+    report = verify(tmp_path / "out", options=Options(key=key, require="self"))
+    assert {finding.code for finding in report.findings} == {"SIG_BAD"}
+    done = run(tmp_path / "out", "--key", key)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "FINDING SIG_BAD" in done.stdout
+
+
+def test_a_note_that_a_crash_cut_off_is_no_finding(sample: SampleLedger, tmp_path: Path) -> None:
+    export(sample.directory.root, tmp_path / "out")
+    first, second, *_ = sample.notes()
+    key = str(sample.key)
+    for left in (first[:20], first + b"\n" + second[:70] + bytes(900), bytes(900)):
+        (tmp_path / "out" / "checkpoints.log").write_bytes(left)
+        report = verify(tmp_path / "out", options=Options(key=key, require="self"))
+        assert report.findings == ()
+        assert run(tmp_path / "out", "--key", key).returncode == 0
+
+
+def test_it_checks_few_signatures_that_are_bad(sample: SampleLedger) -> None:
+    """Each takes milliseconds, and a file of notes may hold hundreds of thousands."""
+    program = runpy.run_path(str(FILE))
+    checked = []
+    program["check_notes"].__globals__["signed_by"] = lambda *_: checked.append(1)
+    note = sample.notes()[0].replace(b"\n1\n", b"\n%d\n")
+    content = b"\n".join(note % size for size in range(1, 3_000))
+    program["check_notes"](program["NOTE"].finditer(content), str(sample.key), 31, {})
+    assert len(checked) == program["findings"]["SIG_BAD"] == 100
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
