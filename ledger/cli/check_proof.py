@@ -15,7 +15,7 @@ from schemas.counted import counted
 @click.command("check-proof")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
-@click.option("--key", help="Verifier string of the key that must have signed.")
+@click.option("--key", metavar="STRING", help="Verifier string of the key that must have signed.")
 @click.option(
     "--against",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -40,7 +40,9 @@ _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
     metavar="REMOTE",
     help="Also push the note as a commit to this git remote (URL or path).",
 )
-@click.option("--branch", default="checkpoints", show_default=True, help="Branch for --push.")
+@click.option(
+    "--branch", metavar="NAME", default="checkpoints", show_default=True, help="Branch for --push."
+)
 @click.option(
     "--note",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

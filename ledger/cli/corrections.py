@@ -27,13 +27,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def by_option(function: F) -> F:
-    return click.option("--by", "who", required=True, help="Who does this.")(function)
+    return click.option("--by", "who", metavar="NAME", required=True, help="Who does this.")(
+        function
+    )
 
 
 def maybe_by_option(function: F) -> F:
     return click.option(
         "--by",
         "who",
+        metavar="NAME",
         default="",
         help="Who does this; needed, and another than the proposer, where consequence is high.",
     )(function)
@@ -89,7 +92,9 @@ def add(study: Path, as_json: bool, who: str, files: tuple[Path, ...]) -> None:
 @study_option
 @json_option
 @click.option("--at", "position", type=click.IntRange(min=0), help="As known at this record (seq).")
-@click.option("--now", help="As it holds at this instant, like 2026-07-01T09:00:00Z.")
+@click.option(
+    "--now", metavar="TIME", help="As it holds at this instant, like 2026-07-01T09:00:00Z."
+)
 def list_(study: Path, as_json: bool, position: int | None, now: str | None) -> None:
     """List every correction with its state.
 

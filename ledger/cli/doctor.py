@@ -19,6 +19,7 @@ MIN_FREE_BYTES = 2_000_000_000
 @json_option
 @click.option(
     "--url",
+    metavar="URL",
     default="http://127.0.0.1:1234",
     show_default=True,
     help="Where LM Studio should answer.",

@@ -19,7 +19,7 @@ def command(study: Path, as_json: bool, directory: Path, records_only: bool) -> 
     the artifacts.
 
     Check it with `ledger verify-chain --path DIRECTORY`, or without this program by
-    `python independent_verifier.py DIRECTORY`. Nothing is judged while exporting.
+    `python ledger/independent_verifier.py DIRECTORY`. Nothing is judged while exporting.
     """
     from ledger.export import export
 

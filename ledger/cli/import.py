@@ -12,7 +12,11 @@ from schemas.counted import counted
 @json_option
 @click.argument("source", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--key", help="Verifier string that the ledger's owner has published; remembered.")
+@click.option(
+    "--key",
+    metavar="STRING",
+    help="Verifier string that the ledger's owner has published; remembered.",
+)
 def command(source: Path, directory: Path, as_json: bool, key: str | None) -> None:
     """Make a read-only study in DIRECTORY from the export in SOURCE.
 

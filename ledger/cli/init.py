@@ -26,7 +26,8 @@ FAMILIES = ("F101", "F102", "F103", "F104", "F105", "F106", "F107", "F108")
     type=click.Choice(TEMPLATES),
     default="repair",
     show_default=True,
-    help="Which study.toml to begin with.",
+    help="Which study.toml to begin with: repairs in a repository of yours, the study of 888 cells "
+    "that this was built for, or transfer of corrections.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(directory: Path, template: str, as_json: bool) -> None:

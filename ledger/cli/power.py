@@ -9,11 +9,18 @@ from schemas.study import Study
 
 @click.command("power")
 @click.option("--tasks", type=int, required=True, help="Number of paired tasks.")
-@click.option("--new-only", required=True, help="P(only the new arm resolves a task).")
-@click.option("--baseline-only", required=True, help="P(only the baseline resolves a task).")
-@click.option("--alpha", default="0.05", show_default=True, help="Two-sided level.")
+@click.option(
+    "--new-only", metavar="SHARE", required=True, help="P(only the new arm resolves a task)."
+)
+@click.option(
+    "--baseline-only", metavar="SHARE", required=True, help="P(only the baseline resolves a task)."
+)
+@click.option(
+    "--alpha", metavar="LEVEL", default="0.05", show_default=True, help="Two-sided level."
+)
 @click.option(
     "--solvable-share",
+    metavar="SHARE",
     default="1",
     show_default=True,
     help="Share of the tasks that can be solved at all; discordance scales with it.",
@@ -26,6 +33,7 @@ def command(
 
     The preregistered numbers of Study 2:
 
+    \b
         ledger power --tasks 60 --new-only 0.25 --baseline-only 0.05 --alpha 0.05
     """
     import msgspec

@@ -192,7 +192,7 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
             if progress.is_graded:
                 done += f", {progress.graded()} graded"
             gold = f"; gold checks {len(progress.gold)}" if progress.is_graded else ""
-            lines.say(done, f"{done}; {_running(progress)}{gold}")
+            lines.say(done, f"{done}; {what_runs(progress)}{gold}")
 
         yield tell
         return
@@ -211,7 +211,9 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
 
         def look(progress: Progress) -> None:
             total = len(progress.cells) or None
-            bars.update(cells, total=total, completed=progress.done_cells(), now=_running(progress))
+            bars.update(
+                cells, total=total, completed=progress.done_cells(), now=what_runs(progress)
+            )
             gold = f"gold checks {len(progress.gold)}"
             shown = progress.is_graded
             bars.update(grades, total=total, completed=progress.graded(), now=gold, visible=shown)
@@ -219,10 +221,15 @@ def live_display() -> Iterator[Callable[[Progress], None]]:
         yield look
 
 
-def _running(progress: Progress) -> str:
-    """The cell that runs, the model that is loaded, and tokens so far."""
+def what_runs(progress: Progress) -> str:
+    """The cell that runs or what is done between cells, the model that is loaded, tokens so far."""
     running = next((c for c in progress.cells.values() if c.status == "running"), None)
     tokens = sum(c.prompt_tokens + c.completion_tokens for c in progress.cells.values())
+    if running is None and progress.is_graded:
+        if progress.ungraded() and progress.next_cell() is None:
+            return "grading"
+        if not progress.begun or progress.next_cell() is None:
+            return "gold checks of the test environment"
     parts = [str(running.cell) if running else "between two cells"]
     if progress.study is not None and progress.study.models:
         parts = [f"{parts[0]} turn {running.turns}"] if running else parts

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--cells", is_flag=True, help="One line a cell.")
 def command(study: Path, as_json: bool, cells: bool) -> None:
-    """Show how far the study has come, also while it runs. Shows no outcome."""
+    """Show how far the study has come, also while it runs. Shows no outcome.
+
+    Says too what is not as it was frozen, and what comes next.
+    """
     from actors.declarations import differs, not_as_frozen
     from ledger.cli.next_step import as_bound
     from ledger.cli.run import summary

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from schemas.study import Repository
 
 repository_option = click.option(
-    "--repository", default="", help="Only this repository; all declared ones by default."
+    "--repository",
+    metavar="ID",
+    default="",
+    help="Only this repository; all declared ones by default.",
 )
 
 
@@ -48,7 +51,11 @@ def command() -> None:
 @json_option
 @repository_option
 def mine(study: Path, as_json: bool, repository: str) -> None:
-    """Walk the history and evaluate every static criterion; every commit gets an audit row."""
+    """Walk the history and evaluate every static criterion; every commit gets an audit row.
+
+    Nothing is run yet. What each criterion asks: docs/mining.md; which one a commit fails: `ledger
+    tasks audit`.
+    """
     from actors.loop import carry_out
     from actors.miner import Miner
     from ledger.cli.next_step import next_step
@@ -200,7 +207,12 @@ def show(study: Path, as_json: bool, task: str | None) -> None:
 @study_option
 @json_option
 @repository_option
-@click.option("--criterion", default="", help="Only commits whose first failed criterion this is.")
+@click.option(
+    "--criterion",
+    metavar="NAME",
+    default="",
+    help="Only commits whose first failed criterion this is.",
+)
 def audit(study: Path, as_json: bool, repository: str, criterion: str) -> None:
     """One row for every walked commit: verdict, first failed criterion and what decided it."""
     from projections.fold import fold
@@ -248,7 +260,11 @@ def audit(study: Path, as_json: bool, repository: str, criterion: str) -> None:
 @study_option
 @json_option
 def freeze(study: Path, as_json: bool) -> None:
-    """Fix the split and pack the base trees, from which alone cells and tests will work."""
+    """Fix the split and pack the base trees, from which alone cells and tests will work.
+
+    Takes the first valid tasks in mining order, as many as study.toml declares. Until `ledger
+    freeze` another selection may be made in the same way.
+    """
     from actors.loop import carry_out
     from actors.operator import HANDLERS
     from projections.fold import fold

@@ -16,7 +16,7 @@ from ledger.errors import Refused
     default=None,
     help="File that the messages are appended to; LEDGER_PROXY_JOURNAL where it is not given.",
 )
-@click.argument("server", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.argument("server", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(journal: Path | None, server: tuple[str, ...]) -> int:
     """Capture what passes between an agent and its MCP memory server (over stdio).
 

@@ -51,7 +51,12 @@ FINDINGS_SHOWN = 50
     multiple=True,
     help="A signed note that you have kept; may be repeated.",
 )
-@click.option("--key", default=None, help="Verifier string of the key that must have signed.")
+@click.option(
+    "--key",
+    metavar="STRING",
+    default=None,
+    help="Verifier string of the key that must have signed.",
+)
 @click.option(
     "--time-authority",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -82,6 +87,10 @@ def command(
     no_last_seen: bool,
 ) -> int:
     """Check every byte of a ledger: chain, copies, streams, artifacts, checkpoints, schema.
+
+    \b
+        ledger verify-chain
+        ledger verify-chain --path received/ --key "$KEY" --against kept-note
 
     All faults are found, not only the first. Status 0: complete and matched by an anchor that
     counts; 3: a violation; 4: consistent but not anchored as required; 5: could not finish.

@@ -28,13 +28,21 @@ if TYPE_CHECKING:
 @study_option
 @click.option(
     "--roles",
+    metavar="ROLES",
     required=True,
     help="Roles, separated by commas: scheduler, model_server, cell, test_run, grader, "
     "memory_session (runs of transfer studies).",
 )
 @click.option("--supervised", default="", hidden=True, help="Run id of the supervisor.")
-@click.option("--server-url", default="", help="Model server instead of the study's or the run's.")
-@click.option("--lms", default="", help="The lms tool instead of the study's or the run's.")
+@click.option(
+    "--server-url",
+    metavar="URL",
+    default="",
+    help="Model server instead of the study's or the run's.",
+)
+@click.option(
+    "--lms", metavar="PROGRAM", default="", help="The lms tool instead of the study's or the run's."
+)
 def command(study: Path, roles: str, supervised: str, server_url: str, lms: str) -> int:
     """Work in some roles of a frozen study until told to stop (Ctrl-C).
 

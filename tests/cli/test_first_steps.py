@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
+from ledger.artifacts import Artifacts
 from ledger.cli.progress_lines import INTERVAL_S, QUIET_S, SHORTEST_S, ProgressLines
+from ledger.cli.run import what_runs
 from ledger.study_directory import StudyDirectory
+from projections.progress import Progress
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import check_refused, study_of
 from tests.end_to_end.rehearsal_study import StudyOnDisk, make_mined_study
@@ -231,6 +234,20 @@ def test_validation_shows_what_it_waits_for(tmp_path: Path) -> None:
     ran = make_mined_study(tmp_path).ledger_command("tasks", "validate")
     assert ran.status == 0
     assert re.search(r"^validate R001 [0-9a-f]{8}: 0 of 1$", ran.err, re.MULTILINE), ran.err
+
+
+def test_a_run_says_what_it_does_between_cells(completed_study: StudyOnDisk) -> None:
+    """Gold checks before the first cell, then cells, then grading: no bar stands still unnamed."""
+    progress = Progress(Artifacts(StudyDirectory(completed_study.path).artifacts).get)
+    said: list[str] = []
+    for fact in completed_study.facts():
+        progress.apply(fact)
+        if progress.runs and not progress.completed and not progress.stopped:
+            what = what_runs(progress).split(" ")[0].partition("/")[0]
+            said += [what] if said[-1:] != [what] else []
+    cells = said[1:-2]
+    assert (said[0], said[-2:]) == ("gold", ["grading", "gold"])
+    assert set(cells) == {"R001-001", "between"}
 
 
 def test_a_long_command_shows_life_in_a_log_file(frozen_study: StudyOnDisk, tmp_path: Path) -> None:
