@@ -18,13 +18,8 @@ from ledger.log import Fact, NewEvent
 from ledger.merkle import Frontier
 from ledger.record_sources import Damaged, read_checkpoint_log
 from projections.amendments import Amendments
-from projections.declared_analyses import (
-    ComputedFrom,
-    Declarations,
-    Results,
-    analyse,
-    encode_results,
-)
+from projections.declaration_history import Declarations
+from projections.declared_analyses import analyse
 from projections.fold import Follower
 from projections.outcomes import Outcomes
 from projections.progress import Progress
@@ -35,6 +30,7 @@ from projections.report.conduct import Conduct
 from projections.report.html_page import render_html
 from projections.report.markdown_page import render_markdown
 from projections.residency import Residency
+from projections.results import ComputedFrom, Results, encode_results
 from projections.tasks import MinedTasks
 from projections.transfer_report import interim_sentence
 from projections.transfer_results import TransferResults

@@ -13,7 +13,6 @@ from actors.identity import package_files
 from actors.loop import Context
 from ledger.errors import Integrity, Refused
 from projections.amendments import Amendments
-from projections.declared_analyses import ComputedFrom
 from projections.fold import Follower
 from projections.frozen_programs import FrozenPrograms
 from projections.progress import Progress
@@ -24,6 +23,7 @@ from projections.report.html_page import render_html
 from projections.report.markdown_page import render_markdown
 from projections.report.transfer_csv import render_counts, render_runs
 from projections.report_model import RUN_PAGES, run_page
+from projections.results import ComputedFrom
 from projections.system_identity import scorer_digest
 from projections.transfer_report import TransferInputs, build_transfer_report
 from projections.transfer_results import (

@@ -7,526 +7,56 @@ was voided, never a failure or a time-out of the agent. The choices are explaine
 ``docs/statistics.md``; each statistical question has its file in ``projections/analyses/``.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import combinations, pairwise
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from itertools import combinations
+from typing import Any, Literal, get_args
 
 import msgspec
-from msgspec import Meta
 
-from ledger.log import Fact
 from projections.analyses.admissible_values import admit_level
-from projections.analyses.holm import HolmAdjustment, holm_adjust
-from projections.analyses.mcnemar import McNemarTest, exact_p_value, mcnemar_test
-from projections.analyses.missing_pairs import MissingPairsBounds, missing_pairs_bounds
+from projections.analyses.holm import holm_adjust
+from projections.analyses.mcnemar import exact_p_value, mcnemar_test
+from projections.analyses.missing_pairs import missing_pairs_bounds
 from projections.analyses.paired_bootstrap import BootstrapInterval, bootstrap_contrasts
-from projections.analyses.paired_intervals import PairedIntervals, paired_intervals
-from projections.analyses.paired_outcomes import (
-    PairedOutcome,
-    PairedTable,
-    pair_by_task,
-    tabulate,
+from projections.analyses.paired_intervals import paired_intervals
+from projections.analyses.paired_outcomes import PairedOutcome, pair_by_task, tabulate
+from projections.declaration_history import (
+    Declaration,
+    declared_budgets,
+    declared_models,
+    standing_of,
+    withdrawn_contrasts,
 )
-from projections.fold import ReadArtifact
 from projections.outcomes import Outcomes
 from projections.residency import Residency
-from schemas.base import Count, Digest, Event, Position, Value
-from schemas.credentials import without_credentials
+from projections.results import (
+    AnalysedCell,
+    ArmSummary,
+    BySymbol,
+    Completion,
+    ComputedFrom,
+    ContrastResult,
+    Family,
+    Flow,
+    FunnelStage,
+    ModelLoads,
+    ModelSwitches,
+    Reliability,
+    RepeatedCell,
+    Results,
+    Sensitivity,
+    Share,
+    WithoutRepository,
+)
 from schemas.events.cell import CellClass
-from schemas.events.study import AmendmentRecorded, StudyFrozen
-from schemas.identifiers import Identifier, parse_cell_id
-from schemas.study import Budgets, Contrast, Model, Stopping, Study
-from schemas.study_file import parse_repair_study
-
-Part = TypeVar("Part")
+from schemas.identifiers import parse_cell_id
+from schemas.study import Contrast, Study
 
 STREAM = "paired-risk-difference"
 """The stream of the bootstrap is ``<study id>/paired-risk-difference``; the stratified one has
 ``-stratified`` behind it."""
-
-# --- what comes out ------------------------------------------------------------------------------
-
-
-class Share(Value):
-    """``n`` of ``of``. Never divided here: 0 of 0 is not estimable."""
-
-    n: Count
-    of: Count
-
-
-class ComputedFrom(Value):
-    """Which records the numbers rest on."""
-
-    study: Annotated[Digest, Meta(description="digest of the frozen study")]
-    head: Annotated[Position, Meta(description="seq of the last record that was read")]
-    leaf: Annotated[Digest, Meta(description="leaf of that record")]
-
-
-class AnalysedCell(Value):
-    """One planned cell with everything that was counted in it. 0 and 1 stand for no and yes."""
-
-    cell: str
-    task: Identifier
-    treatment: Identifier
-    model: Identifier
-    repeat: Count
-    block: Literal["matrix", "repeat"]
-    repository: Identifier
-    needs_gold_symbol: Count
-    status: Annotated[
-        Literal["analysed", "infrastructure", "void", "without_verdict"],
-        Meta(description="all but `analysed` are missing observations"),
-    ]
-    resolved: Annotated[int | None, Meta(description="the primary endpoint; null: missing")]
-    resolved_if_submitted: int | None
-    verdict: str
-    void: int
-    ended: str
-    fail_to_pass_passed: Count
-    fail_to_pass_total: Count
-    pass_to_pass_passed: Count
-    pass_to_pass_total: Count
-    gold_files: Count
-    gold_shown: Count
-    gold_opened: Count
-    gold_edited: Count
-    exact_files: int
-    empty_patch: int
-    turns: Count
-    tool_calls: Count
-    test_runs: Count
-    prompt_tokens: Count
-    completion_tokens: Count
-    usage_unknown: Annotated[int, Meta(description="answered turns without a token count")]
-    model_ns: Count
-    cut_answers: Count
-    violations: Count
-    flagged: Annotated[
-        str, Meta(description="what could have deceived the grader; decides nothing, to be read")
-    ] = ""
-
-    @property
-    def graded(self) -> bool:
-        """Whether hidden tests ran on its files."""
-        return self.verdict in ("resolved", "failed", "timeout")
-
-    @property
-    def passed_fail_to_pass(self) -> bool:
-        return self.graded and self.fail_to_pass_passed == self.fail_to_pass_total
-
-    @property
-    def passed_pass_to_pass(self) -> bool:
-        return self.graded and self.pass_to_pass_passed == self.pass_to_pass_total
-
-
-class Flow(Value):
-    """From planned to analysed; the last four add up to ``planned``."""
-
-    block: Literal["matrix", "repeat"]
-    planned: Count
-    ended: Annotated[int, Meta(description="cells that ran to an end of any class")]
-    void: Count
-    infrastructure: Count
-    without_verdict: Annotated[int, Meta(description="not ended or not graded yet")]
-    analysed: Count
-
-
-class Completion(Value):
-    """A contrast on other outcomes, or on fewer tasks. Null where no pair is complete."""
-
-    table: PairedTable
-    risk_difference: float | None
-    p_exact: float | None
-    tango: tuple[float, float] | None
-
-
-class WithoutRepository(Value):
-    repository: Identifier
-    completion: Completion
-
-
-class Sensitivity(Value):
-    """Declared sensitivity lines; no decision rests on them."""
-
-    p_mid: float | None
-    if_submitted: Annotated[
-        Completion,
-        Meta(description="as if cells that ended without submitting had submitted automatically"),
-    ]
-    stratified: Annotated[
-        BootstrapInterval | None,
-        Meta(description="bootstrap within repositories; null where there is only one"),
-    ]
-    without_repository: tuple[WithoutRepository, ...]
-
-
-class ContrastResult(Value):
-    """One declared contrast. Everything but ``table`` and ``missing`` is null without a complete
-    pair: then nothing is estimable, and a p-value is not available."""
-
-    id: Identifier
-    new: Identifier
-    baseline: Identifier
-    model: Identifier
-    claim: Literal["component", "system", "generalisation", "estimate"]
-    primary: bool
-    family: Annotated[str, Meta(description="Holm family; empty: primary, or an estimate")]
-    standing: Annotated[
-        Literal["confirmatory", "exploratory"],
-        Meta(description="exploratory: declared, or changed with the code, after the first cell"),
-    ]
-    changed_at: Annotated[
-        Position | None, Meta(description="record of the amendment that made it what it is")
-    ]
-    table: PairedTable
-    new_only_tasks: tuple[Identifier, ...]
-    baseline_only_tasks: tuple[Identifier, ...]
-    risk_difference: float | None
-    test: McNemarTest | None
-    p_holm: Annotated[float | None, Meta(description="adjusted within the family")]
-    rejected: Annotated[
-        bool | None,
-        Meta(description="primary: exact p <= alpha; family: adjusted p <= alpha; else null"),
-    ]
-    bootstrap: BootstrapInterval | None
-    intervals: PairedIntervals | None
-    missing: MissingPairsBounds
-    sensitivity: Sensitivity
-
-
-class Family(Value):
-    """A declared family; ``holm`` is in the order of ``members``."""
-
-    id: str
-    members: tuple[Identifier, ...]
-    holm: HolmAdjustment
-
-
-class Withdrawn(Value):
-    """A contrast that was frozen or declared, and that an amendment took out."""
-
-    id: Identifier
-    primary: bool
-    at: Annotated[Position, Meta(description="record of the amendment")]
-
-
-class FunnelStage(Value):
-    """Cells that reached a stage, and those that also reached every stage before it."""
-
-    stage: Literal["shown", "opened", "edited", "fail_to_pass", "resolved"]
-    reached: Share
-    in_order: Share
-
-
-class ArmSummary(Value):
-    """One treatment with one model over its analysed cells of the matrix. Sums, never means."""
-
-    treatment: Identifier
-    model: Identifier
-    planned: Count
-    resolved: Share
-    resolved_if_submitted: Share
-    ended: Annotated[
-        dict[str, Count], Meta(description="analysed cells by the class they ended in")
-    ]
-    fail_to_pass: Annotated[Share, Meta(description="cells that passed every fail-to-pass test")]
-    pass_to_pass: Annotated[Share, Meta(description="cells that passed every pass-to-pass test")]
-    gold_shown: Annotated[Share, Meta(description="gold files that a tool's result showed")]
-    gold_opened: Annotated[Share, Meta(description="gold files whose content was read")]
-    gold_edited: Annotated[Share, Meta(description="gold files that were changed")]
-    exact_files: Annotated[Share, Meta(description="cells that changed exactly the gold files")]
-    empty_patch: Share
-    applicable: Annotated[
-        Share, Meta(description="patches that the policy accepts and that apply, of non-empty ones")
-    ]
-    turns: Count
-    tool_calls: Count
-    test_runs: Count
-    prompt_tokens: Count
-    completion_tokens: Count
-    usage_unknown: Annotated[int, Meta(description="answered turns without a token count")]
-    model_ns: Count
-    violations: Count
-    cells_with_violations: Share
-    cut_answers: Count
-    tokens_per_success: Annotated[
-        float | None, Meta(description="sum of tokens / resolved cells; null: none resolved")
-    ]
-    model_s_per_success: Annotated[
-        float | None, Meta(description="sum of model seconds / resolved cells; null: none resolved")
-    ]
-    funnel: tuple[FunnelStage, ...]
-
-
-class BySymbol(Value):
-    """Resolved cells by whether hidden tests use a symbol that only gold introduces."""
-
-    treatment: Identifier
-    model: Identifier
-    without_symbol: Share
-    with_symbol: Share
-
-
-class ModelLoads(Value):
-    model: Identifier
-    loads: Count
-    load_ns: Count
-    unload_ns: Count
-
-
-class ModelSwitches(Value):
-    """``switches`` counts loads of another model than the one that was loaded before."""
-
-    switches: Count
-    lost: Annotated[int, Meta(description="models that were gone when they were needed")]
-    most_resident: Count
-    models: tuple[ModelLoads, ...]
-
-
-class RepeatedCell(Value):
-    task: Identifier
-    treatment: Identifier
-    model: Identifier
-    resolved: Annotated[tuple[int | None, ...], Meta(description="by seed; null: missing")]
-
-
-class Reliability(Value):
-    """Cells that were run at several seeds. ``successes``, ``unanimous`` rest on cells without a
-    missing seed, ``agreement`` on all pairs of observed seeds of one cell."""
-
-    seeds: tuple[Count, ...]
-    cells: tuple[RepeatedCell, ...]
-    successes: Annotated[
-        tuple[Count, ...], Meta(description="how many cells were resolved 0, 1, 2 … times")
-    ]
-    unanimous: Share
-    agreement: Share
-
-
-class DeclaredModel(Value):
-    """A model as it was declared for a while: all that every turn of a cell sent or required."""
-
-    since: Annotated[Position, Meta(description="record of the freeze or of an amendment")]
-    cells: Annotated[Count, Meta(description="whose last attempt began while it was declared so")]
-    model: Model
-
-
-class DeclaredBudgets(Value):
-    """What a cell could spend, as it was declared for a while."""
-
-    since: Annotated[Position, Meta(description="record of the freeze or of an amendment")]
-    cells: Annotated[Count, Meta(description="whose last attempt began while it was declared so")]
-    budgets: Budgets
-
-
-class Results(Value):
-    """What one analysis gives. ``encode_results`` makes the bytes that a record names."""
-
-    format: Literal[1]
-    study_id: Identifier
-    simulated: Annotated[bool, Meta(description="true: simulated agents, not evidence")]
-    computed_from: ComputedFrom
-    code_not_as_frozen: Annotated[
-        tuple[str, ...], Meta(description="frozen files of code that differ from those that ran")
-    ]
-    alpha: float
-    confidence: Annotated[float, Meta(description="1 - alpha, level of every interval")]
-    smallest_effect: float
-    primary: Annotated[Identifier | None, Meta(description="id of the primary contrast")]
-    contrasts: tuple[ContrastResult, ...]
-    families: tuple[Family, ...]
-    withdrawn: Annotated[
-        tuple[Withdrawn, ...], Meta(description="contrasts that are not declared any more")
-    ] = ()
-    models: Annotated[
-        tuple[DeclaredModel, ...],
-        Meta(description="as frozen, and as amendments left them: a cell keeps what it began with"),
-    ] = ()
-    budgets: tuple[DeclaredBudgets, ...] = ()
-    flow: tuple[Flow, ...]
-    arms: tuple[ArmSummary, ...]
-    by_needs_gold_symbol: tuple[BySymbol, ...]
-    model_switches: ModelSwitches
-    reliability: Reliability | None
-    cells: Annotated[tuple[AnalysedCell, ...], Meta(description="sorted by task, arm, model, seed")]
-
-    @property
-    def interim(self) -> bool:
-        """Whether planned cells have no verdict yet."""
-        return any(flow.without_verdict for flow in self.flow)
-
-    def contrast(self, contrast_id: str) -> ContrastResult:
-        """Raises KeyError for one that is not declared."""
-        return {contrast.id: contrast for contrast in self.contrasts}[contrast_id]
-
-
-def encode_results(results: Results) -> bytes:
-    """JSON for programs and for people: the same results give the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
-
-
-# --- what was declared when ----------------------------------------------------------------------
-
-
-class Declaration(Value):
-    """The study as it was frozen, or as an amendment left it."""
-
-    seq: Position
-    finding: Literal["frozen", "before_first_cell", "after_first_cell", "after_inspection"]
-    study: Study
-    beside: Annotated[
-        tuple[str, ...],
-        Meta(description="what else an amendment changed or removed: code, libraries, documents"),
-    ] = ()
-
-
-class Declarations:
-    """Every version of the study from the freeze on, in order."""
-
-    FOLDS: ClassVar[tuple[type[Event], ...]] = (StudyFrozen, AmendmentRecorded)
-
-    def __init__(self, read: ReadArtifact) -> None:
-        self._read = read
-        self.versions: list[Declaration] = []
-
-    def apply(self, fact: Fact) -> None:
-        event = fact.event
-        assert isinstance(event, StudyFrozen | AmendmentRecorded)
-        self.versions.append(
-            Declaration(
-                seq=fact.seq,
-                finding="frozen" if isinstance(event, StudyFrozen) else event.finding,
-                study=parse_repair_study(self._read(event.study)),
-                beside=() if isinstance(event, StudyFrozen) else _beside(event),
-            )
-        )
-
-
-def _beside(event: AmendmentRecorded) -> tuple[str, ...]:
-    names = {*(file.name for file in event.changed), *event.removed}
-    return tuple(sorted(names - {"study.toml"}))
-
-
-def _declared(study: Study, contrast_id: str) -> object:
-    """Everything in ``study.toml`` that can decide about a contrast, as one comparable value."""
-    contrast = next((found for found in study.contrasts if found.id == contrast_id), None)
-    family = contrast.family if contrast is not None else ""
-    members = sorted(other.id for other in study.contrasts if family and other.family == family)
-    rest = msgspec.structs.replace(
-        study,
-        title="",
-        question="",
-        documents=(),
-        contrasts=(),
-        stopping=Stopping(),
-        server=msgspec.structs.replace(study.server, url="", lms=""),
-    )
-    return contrast, members, rest
-
-
-def _standing(
-    contrast: Contrast, study: Study, declarations: Sequence[Declaration]
-) -> tuple[Literal["confirmatory", "exploratory"], int | None]:
-    """Since which record the contrast is what it is, and what that makes it.
-
-    Code, libraries and documents decide about every contrast, so a change of one is a change of
-    all.
-    """
-    now = _declared(study, contrast.id)
-    since = None
-    for version in reversed(declarations):
-        if _declared(version.study, contrast.id) != now:
-            break
-        since = version
-        if version.beside:
-            break
-    if since is None or since.finding == "frozen":
-        return "confirmatory", None
-    late = since.finding in ("after_first_cell", "after_inspection")
-    return "exploratory" if late else "confirmatory", since.seq
-
-
-def _withdrawn(study: Study, declarations: Sequence[Declaration]) -> tuple[Withdrawn, ...]:
-    """What was declared once and is not now, by the record that took it out last."""
-    declared = {contrast.id for contrast in study.contrasts}
-    found: dict[str, Withdrawn] = {}
-    for before, after in pairwise(declarations):
-        kept = {contrast.id for contrast in after.study.contrasts}
-        for contrast in before.study.contrasts:
-            if contrast.id not in kept and contrast.id not in declared:
-                found[contrast.id] = Withdrawn(
-                    id=contrast.id, primary=contrast.primary, at=after.seq
-                )
-    return tuple(found.values())
-
-
-def declared_models(
-    versions: Sequence[tuple[int, Sequence[Model]]], began: Sequence[tuple[str, int]]
-) -> tuple[DeclaredModel, ...]:
-    """By model, in the order in which the study names them first, every form that it had.
-
-    versions: (record, models of the study from there on). began: (model, record) of every cell's
-    last attempt.
-    """
-    forms: dict[str, list[tuple[int, Model | None]]] = {}
-    for seq, models in versions:
-        declared = {model.id: model for model in models}
-        for name in declared:
-            forms.setdefault(name, [])
-        for name, known in forms.items():
-            known.append((seq, declared.get(name)))
-    return tuple(
-        DeclaredModel(
-            since=since,
-            cells=sum(agent == name and since <= seq < until for agent, seq in began),
-            model=_without_credentials(model),
-        )
-        for name, known in forms.items()
-        for since, until, model in _spans(known)
-        if model is not None
-    )
-
-
-def _declared_budgets(
-    declarations: Sequence[Declaration], outcomes: Outcomes
-) -> tuple[DeclaredBudgets, ...]:
-    began = [cell.began for cell in outcomes.cells.values() if cell.began is not None]
-    return tuple(
-        DeclaredBudgets(
-            since=since, cells=sum(since <= seq < until for seq in began), budgets=budgets
-        )
-        for since, until, budgets in _spans(
-            [(version.seq, version.study.budgets) for version in declarations]
-        )
-    )
-
-
-def _spans(versions: Sequence[tuple[int, Part]]) -> list[tuple[int, float, Part]]:
-    """(record that made it so, record that ended it, part), one for each time that it changed."""
-    changes: list[tuple[int, Part]] = []
-    for seq, part in versions:
-        if not changes or changes[-1][1] != part:
-            changes.append((seq, part))
-    if not changes:
-        return []
-    ends = [*(seq for seq, _ in changes[1:]), math.inf]
-    return [(seq, end, part) for (seq, part), end in zip(changes, ends, strict=True)]
-
-
-def _without_credentials(model: Model) -> Model:
-    """Results are handed on, and these names may be addresses."""
-    return msgspec.structs.replace(
-        model,
-        key=without_credentials(model.key),
-        variant=without_credentials(model.variant),
-        quantization=without_credentials(model.quantization),
-    )
-
-
-# --- the analysis --------------------------------------------------------------------------------
 
 
 def analyse(
@@ -566,7 +96,7 @@ def analyse(
         primary=primary,
         contrasts=contrasts,
         families=families,
-        withdrawn=_withdrawn(study, declarations),
+        withdrawn=withdrawn_contrasts(study, declarations),
         models=declared_models(
             [(version.seq, version.study.models) for version in declarations],
             [
@@ -575,7 +105,7 @@ def analyse(
                 if cell.began is not None
             ],
         ),
-        budgets=_declared_budgets(declarations, outcomes),
+        budgets=declared_budgets(declarations, outcomes),
         flow=tuple(_flow(block, cells) for block in ("matrix", "repeat")),
         arms=tuple(_arm_summary(arm, model, matrix) for arm, model in arms),
         by_needs_gold_symbol=tuple(_by_symbol(arm, model, matrix) for arm, model in arms),
@@ -659,7 +189,7 @@ def _contrasts(
         p_holm, rejected = holm.get(contrast.id, (None, None))
         if contrast.primary and test is not None:
             rejected = test.rejected
-        standing, changed_at = _standing(contrast, study, declarations)
+        standing, changed_at = standing_of(contrast, study, declarations)
         submitted = _pairs(contrast, matrix, stratum, _resolved_if_submitted)
         left_out = sorted(set(stratum.values())) if several_repositories else []
         results.append(

@@ -14,13 +14,6 @@ from projections.analyses.missing_pairs import PairedEstimate
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE, BootstrapInterval
 from projections.analyses.power import mcnemar_power
 from projections.analyses.single_proportion import wilson_interval
-from projections.declared_analyses import (
-    ArmSummary,
-    Completion,
-    ContrastResult,
-    Results,
-    Share,
-)
 from projections.report.conduct import Conduct
 from projections.report.numbers import (
     NONE,
@@ -67,6 +60,7 @@ from projections.report_sections import (
     readings_section,
     reproduction_section,
 )
+from projections.results import ArmSummary, Completion, ContrastResult, Results, Share
 from projections.tasks import MinedTasks
 from schemas.counted import counted
 from schemas.study import Study

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from projections.amendments import Amendments
-from projections.declared_analyses import Share
 from projections.report.conduct import Conduct, Deviation
 from projections.report.numbers import NONE, NOT_ESTIMABLE, PERCENTAGES_FROM, interval, share
 from projections.report.plain_text import listed
@@ -36,6 +35,7 @@ from projections.report_sections import (
     readings_section,
     reproduction_section,
 )
+from projections.results import Share
 from projections.transfer_counts import (
     OF_EVENTS,
     OF_RECORDS,

@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Meta
 
 from ledger.log import Fact
-from projections.declared_analyses import ComputedFrom, DeclaredModel, declared_models
+from projections.declaration_history import declared_models
 from projections.fold import ReadArtifact
 from projections.frozen_programs import FrozenPrograms, OtherProgram
 from projections.repairs import Repair, Repairs
+from projections.results import ComputedFrom, DeclaredModel
 from projections.transfer_counts import (
     Behaviour,
     CaseResult,

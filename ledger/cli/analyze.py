@@ -20,8 +20,8 @@ from ledger.errors import Refused, Usage
 
 if TYPE_CHECKING:
     from actors.analysis import AnyResults
-    from projections.declared_analyses import Results
     from projections.progress import Progress
+    from projections.results import Results
     from projections.transfer_results import TransferResults
 
 

@@ -5,7 +5,7 @@ import io
 
 import msgspec
 
-from projections.declared_analyses import AnalysedCell, Results
+from projections.results import AnalysedCell, Results
 
 
 def render_csv(results: Results) -> bytes:

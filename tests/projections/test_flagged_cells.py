@@ -2,9 +2,9 @@
 
 import msgspec
 
-from projections.declared_analyses import AnalysedCell
 from projections.fold import fold
 from projections.outcomes import Outcomes
+from projections.results import AnalysedCell
 from schemas.events.grading import CellGraded
 from tests.projections.tiny_study import TinyStudy
 

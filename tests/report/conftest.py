@@ -8,7 +8,7 @@ import pytest
 from actors.analysis import HANDLERS, compute, report_files
 from actors.loop import Context, carry_out
 from ledger.memory_log import MemoryLog
-from projections.declared_analyses import Results
+from projections.results import Results
 from schemas.commands import AnalyseStudy, WriteReport
 from tests.report.small_study import SmallStudy
 

@@ -15,7 +15,7 @@ from ledger.errors import Integrity, Refused
 from ledger.log import decode
 from ledger.merkle import tree_root
 from ledger.signing_keys import load_or_create_signing_key
-from projections.declared_analyses import Results, encode_results
+from projections.results import Results, encode_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.command import CommandCompleted, CommandRefused, CommandRequested

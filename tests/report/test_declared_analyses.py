@@ -12,20 +12,20 @@ from projections.analyses.named_stream import index_digest
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE
 from projections.analyses.paired_intervals import tango_interval
 from projections.analyses.paired_outcomes import PairedTable
-from projections.declared_analyses import (
+from projections.declared_analyses import analyse
+from projections.fold import fold
+from projections.outcomes import Outcomes
+from projections.repair_report import primary_sentence
+from projections.residency import Residency
+from projections.results import (
     ArmSummary,
     ComputedFrom,
     ContrastResult,
     Results,
     Share,
     Withdrawn,
-    analyse,
     encode_results,
 )
-from projections.fold import fold
-from projections.outcomes import Outcomes
-from projections.repair_report import primary_sentence
-from projections.residency import Residency
 from schemas.events.study import AmendmentRecorded
 from tests.projections.tiny_study import of_type
 from tests.report.conftest import Make, context_of, reported
