@@ -26,6 +26,7 @@ from actors.workspaces import (
 from harnesses import registry
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused
+from ledger.regular_file import open_lock
 from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
@@ -144,7 +145,7 @@ class FrozenStudy:
         templates = self._context.directory.templates
         templates.mkdir(parents=True, exist_ok=True)
         store = templates / f"{repository}-{pack.digest[:16]}.git"
-        with open(templates / "lock", "ab") as lock:
+        with open_lock(templates / "lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not store.exists():
                 import_pack(self._context.artifacts.get(pack), store)
@@ -156,7 +157,7 @@ class FrozenStudy:
     def template(self, task: Task) -> Path:
         """A work tree of the task's base, to be copied for every test run."""
         store = self.base_store(task.repository)
-        with open(self._context.directory.templates / "lock", "ab") as lock:
+        with open_lock(self._context.directory.templates / "lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return make_template(store, task.base_tree, self._context.directory.templates)
 

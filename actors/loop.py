@@ -181,10 +181,13 @@ def _handle(handler: Handler, work: Work) -> Done:
 
 
 def _open(context: Context, claim: Claim) -> Work:
-    stored = context.log.find(claim.lease.command)
-    if stored is None:
-        raise Integrity(f"the delivery table names {claim.lease.command}, which is not in the log")
-    requested = decode(stored).event
+    stored = next(context.log.read(claim.seq, claim.seq + 1), None)
+    if stored is None or (fact := decode(stored)).id != claim.lease.command:
+        raise Integrity(
+            f"the delivery table names {claim.lease.command}, which is not at seq {claim.seq} of "
+            "the log"
+        )
+    requested = fact.event
     if not isinstance(requested, CommandRequested):
         raise Integrity(f"{claim.lease.command} is a {requested.TYPE}, not a command")
     command = requested.command

@@ -27,11 +27,13 @@ CREATE TABLE delivery (
 ) STRICT""",
 }
 
+# An id that another program has written a second time is the first record's: SQLite takes the other
+# columns from the row of the minimum.
 _PENDING = """\
-SELECT id, substr(stream, 6), seq FROM records AS request
+SELECT id, substr(stream, 6), min(seq) FROM records AS request
 WHERE stream >= 'role/' AND stream < 'role0' AND type = 'command.requested.v1'
   AND NOT EXISTS (SELECT 1 FROM records WHERE stream = 'command/' || request.id)
-ORDER BY seq"""
+GROUP BY id ORDER BY min(seq)"""
 
 
 def offer(connection: sqlite3.Connection, requested: Iterable[tuple[str, str, int]]) -> None:

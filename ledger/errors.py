@@ -88,6 +88,7 @@ _CONDITIONS_OF_THE_MACHINE = {
     errno.ENOMEM,
     errno.ENAMETOOLONG,
     errno.ENOTDIR,
+    errno.EISDIR,
     errno.ELOOP,
 }
 

@@ -493,9 +493,12 @@ def _insert_notes(connection: sqlite3.Connection, published: bytes) -> None:
         raise Integrity(f"{CHECKPOINTS_FILE} holds something that is no checkpoint")
     for note in notes:
         size = parse_checkpoint(note).checkpoint.size
-        connection.execute(
-            "INSERT OR IGNORE INTO checkpoints (size, note) VALUES (?, ?)", (size, note)
-        )
+        try:
+            connection.execute(
+                "INSERT OR IGNORE INTO checkpoints (size, note) VALUES (?, ?)", (size, note)
+            )
+        except OverflowError:
+            raise Integrity(f"a checkpoint over {size} records; nothing was kept") from None
 
 
 def _insert_records(connection: sqlite3.Connection, page: Page, copying: _Artifacts) -> None:
@@ -510,7 +513,7 @@ def _insert_records(connection: sqlite3.Connection, page: Page, copying: _Artifa
         rest = (fields.cause, fields.index, fields.run)
         try:
             connection.execute(_INSERT, (fields.seq, record, leaf, *columns, *rest))
-        except sqlite3.IntegrityError as error:
+        except (sqlite3.IntegrityError, OverflowError) as error:
             raise Integrity(f"seq {fields.seq}: {error}; nothing was kept") from None
         copying.take(event)
     connection.execute("COMMIT")

@@ -166,7 +166,10 @@ class EventLog(Protocol):
         """Version that the stream's next event will get: 0 where there is none."""
         ...
 
-    def find(self, record_id: str) -> StoredRecord | None: ...
+    def find(self, record_id: str) -> StoredRecord | None:
+        """The first record with this id (our own are never given twice). Reads all records before
+        it: a claim says where its command stands."""
+        ...
 
     def caused_by(self, command: str) -> list[StoredRecord]:
         """Records whose cause is that command, by index."""

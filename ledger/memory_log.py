@@ -79,7 +79,7 @@ class MemoryLog:
         self._records.append(stored)
         self._envelopes.append(envelope)
         self._streams.setdefault(envelope.stream, []).append(stored.seq)
-        self._ids[envelope.id] = stored.seq
+        self._ids.setdefault(envelope.id, stored.seq)
         if envelope.cause is not None:
             self._causes[envelope.cause, envelope.index] = stored.seq
 

@@ -76,6 +76,16 @@ def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> 
     return open(descriptor, "rb")
 
 
+def open_lock(path: str | os.PathLike[str], create: bool = True) -> BinaryIO:
+    """Open a file to lock it (``flock``), for this user alone where it is made.
+
+    No link is followed, and no pipe in its place waited for. Raises OSError.
+    """
+    flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o600), "rb", buffering=0)
+
+
 def read_regular(path: str | os.PathLike[str], at_most: int) -> bytes:
     """The whole content of a regular file. Raises OSError, also where it is longer."""
     with open_regular(path) as file:

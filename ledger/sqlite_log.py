@@ -332,9 +332,8 @@ class SqliteLog:
 
     def find(self, record_id: str) -> StoredRecord | None:
         with self._reading():
-            # Without an index, which every append would pay for: what is looked for is near the
-            # end, or rarely looked for.
-            found = self._select("id = ? ORDER BY seq DESC LIMIT 1", (record_id,))
+            # Without an index, which every append would pay for: it is rarely looked for.
+            found = self._select("id = ? ORDER BY seq LIMIT 1", (record_id,))
             return found[0] if found else None
 
     def caused_by(self, command: str) -> list[StoredRecord]:

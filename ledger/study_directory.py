@@ -22,6 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ledger.errors import Refused, Unfinished, Usage
+from ledger.regular_file import open_lock
 from schemas.study import Study
 from schemas.study_file import AnyStudy, StudyError, parse_study
 
@@ -125,7 +126,7 @@ class StudyDirectory:
         The lock goes with the process, so a killed one never leaves it behind.
         """
         self.run.mkdir(parents=True, exist_ok=True)
-        with open(self.run / f"{name}.lock", "ab") as file:
+        with open_lock(self.run / f"{name}.lock") as file:
             for looks_left in reversed(range(LOOKS_AT_A_LOCK)):
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,7 +143,7 @@ class StudyDirectory:
         Looking holds it for a moment, which is why ``exclusive`` looks more than once.
         """
         try:
-            with open(self.run / f"{name}.lock", "rb") as file:
+            with open_lock(self.run / f"{name}.lock", create=False) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -154,7 +155,7 @@ class StudyDirectory:
     def shared(self, name: str) -> Iterator[None]:
         """Hold the lock together with others; waits for an exclusive holder."""
         self.run.mkdir(parents=True, exist_ok=True)
-        with open(self.run / f"{name}.lock", "ab") as file:
+        with open_lock(self.run / f"{name}.lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             yield
 

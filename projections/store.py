@@ -35,7 +35,7 @@ from ledger.artifacts import Artifacts
 from ledger.atomic_file import sync, sync_directory, write_file
 from ledger.errors import Integrity, Unfinished
 from ledger.log import EventLog
-from ledger.regular_file import check_database, read_regular
+from ledger.regular_file import check_database, open_lock, read_regular
 from ledger.study_directory import StudyDirectory
 from projections.fold import Follower, Projection, Row, Table
 from projections.registry import PROJECTIONS, table_declarations
@@ -412,7 +412,7 @@ def _only_writer(directory: StudyDirectory) -> Iterator[None]:
     """Wait until nobody else makes projections of this study."""
     with _writable(directory.run):
         directory.run.mkdir(parents=True, exist_ok=True)
-        file = open(directory.run / "projections.lock", "ab")  # noqa: SIM115
+        file = open_lock(directory.run / "projections.lock")
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,6 +1,7 @@
 """Opening what somebody else may have put in a file's place: never waiting, never following."""
 
 import errno
+import fcntl
 import os
 import socket
 from collections.abc import Callable
@@ -8,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ledger.regular_file import check_database, is_no_file, open_regular, read_regular
+from ledger.regular_file import (
+    check_database,
+    is_no_file,
+    open_lock,
+    open_regular,
+    read_regular,
+)
 
 
 def make_socket(path: Path) -> None:
@@ -53,6 +60,19 @@ def test_a_fault_of_the_machine_is_another_one(tmp_path: Path) -> None:
     with pytest.raises(OSError) as loop:
         open_regular(tmp_path / "loop" / "place")
     assert loop.value.errno == errno.ELOOP and not is_no_file(loop.value)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_lock_waits_for_no_pipe_and_follows_no_link(tmp_path: Path, create: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with open_lock(tmp_path / "pipe", create) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(BlockingIOError), open_lock(tmp_path / "pipe", create) as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        open_lock(tmp_path / "link", create)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_no_more_than_asked_for_is_read(tmp_path: Path) -> None:

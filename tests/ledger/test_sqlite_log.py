@@ -12,10 +12,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ledger import sqlite_log
+from ledger.chain import leaf_hash
 from ledger.clock import now_us, timestamp
+from ledger.codec import encode_record
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, UnknownOutcome, Usage
 from ledger.log import Batch, NewEvent, StoredRecord
 from ledger.sqlite_log import SCHEMA, SqliteLog, ledger_error
@@ -326,6 +329,29 @@ def test_a_clock_far_behind_the_last_record_is_a_warning(path: Path) -> None:
 
 
 # --- reading only --------------------------------------------------------------------------------
+
+
+def test_an_id_that_an_outsider_repeats_stays_the_first_records(log: SqliteLog) -> None:
+    """No index forbids it, and a chain that goes on is no fault: it must not change an answer."""
+    command = request(log)
+    first = log.find(command)
+    assert first is not None
+    repeated = first.envelope()
+    envelope = msgspec.structs.replace(repeated, seq=1, prev=first.leaf.hex(), version=1)
+    record = encode_record(envelope)
+    with outsider(log.path) as connection:
+        connection.execute(
+            'INSERT INTO records SELECT 1, ?, id, type, stream, 1, at, actor, cause, "index", run, '
+            "? FROM records WHERE seq = 0",
+            (leaf_hash(record), record),
+        )
+    assert log.find(command) == first
+    assert log.pending() == [command]
+    log.release_all()
+    claim = log.claim(["scheduler"], 30)
+    assert claim is not None
+    assert (claim.lease.command, claim.seq) == (command, 0)
+    assert log.claim(["scheduler"], 30) is None
 
 
 def test_a_log_opened_read_only_writes_nothing(log: SqliteLog) -> None:

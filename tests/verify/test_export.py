@@ -10,6 +10,7 @@ import pytest
 from sample_ledger import SampleLedger, append_one
 
 from ledger.artifacts import Artifacts
+from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.errors import Integrity, Refused, Usage
 from ledger.export import backup, export, import_ledger
 from ledger.log import Batch, NewEvent
@@ -255,7 +256,25 @@ def test_import_refuses_what_verification_finds(sample: SampleLedger, tmp_path: 
     with pytest.raises(Integrity, match="no checkpoint"):
         import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))
     notes.write_bytes(content)
+    huge = sign_checkpoint(Checkpoint(sample.origin, 10**19, bytes(32)), sample.signing_key)
+    notes.write_bytes(content + huge + b"\n")
+    with pytest.raises(Integrity, match="a checkpoint over 10000000000000000000 records"):
+        import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))
+    notes.write_bytes(content)
     assert exit_status(import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))) == 4
+
+
+@pytest.mark.parametrize("field", ["version", "index"])
+def test_import_refuses_a_number_that_no_column_holds(
+    sample: SampleLedger, tmp_path: Path, field: str
+) -> None:
+    export(sample.directory.root, tmp_path / "out")
+    records = tmp_path / "out" / "records.jsonl"
+    *lines, last = records.read_bytes().splitlines(keepends=True)
+    fields = {**msgspec.json.decode(last), field: 10**19}
+    records.write_bytes(b"".join(lines) + msgspec.json.encode(fields) + b"\n")
+    with pytest.raises(Integrity, match="seq 30: .* too large .*; nothing was kept"):
+        import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))
 
 
 def test_import_follows_no_link(sample: SampleLedger, tmp_path: Path) -> None:
