@@ -13,10 +13,11 @@ import sys
 from collections.abc import Sequence
 
 import click
+import msgspec
 
 from ledger.cli.command_group import CommandGroup
 from ledger.cli.printable import printable_lines, printable_output
-from ledger.errors import LedgerError, Usage, of_the_machine
+from ledger.errors import Integrity, LedgerError, Usage, of_the_machine
 from schemas.credentials import without_credentials
 
 COMMANDS = {
@@ -96,9 +97,10 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its documented exit status.
 
-    A LedgerError is a message for the user, a full disk or a closed folder likewise; anything else
-    is our fault and shows a traceback. A termination signal is treated as Ctrl-C. With --json the
-    message is the last line of standard error, ``{"error": message, "exit_status": number}``.
+    A LedgerError is a message for the user; a full disk, a closed folder and content that is not
+    what its type says likewise; anything else is our fault and shows a traceback. A termination
+    signal is treated as Ctrl-C. With --json the message is the last line of standard error,
+    ``{"error": message, "exit_status": number}``.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
@@ -123,6 +125,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LedgerError as error:
         status = error.exit_status
         text = without_credentials(str(error))
+        _say(text if as_json else f"ledger: {text}", status, as_json)
+    except msgspec.DecodeError as error:
+        # What we encoded we can decode: the ledger came from elsewhere, and verification, which
+        # does not judge what content means, has nothing against it.
+        status = Integrity.exit_status
+        text = (
+            f"a record or an artifact of this ledger holds something else than its type says: "
+            f"{error}; it was made by hand or by another version of this program, ask who made it"
+        )
         _say(text if as_json else f"ledger: {text}", status, as_json)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing to say, and no traceback at exit.

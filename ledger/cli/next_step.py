@@ -5,6 +5,7 @@ import sys
 from actors.declarations import edited, in_short, texts_digest
 from actors.loop import Context
 from actors.outdated_analysis import outdated_by
+from ledger.cli.printable import printable
 from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
@@ -95,6 +96,6 @@ def warn_of_edits(context: Context, what: str) -> None:
     if names:
         print(
             f"ledger: {what} is of the study as it was frozen or last amended, without what has "
-            f"changed since in {in_short(names)}",
+            f"changed since in {printable(in_short(names))}",
             file=sys.stderr,
         )

@@ -4,6 +4,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from ledger.cli.printable import printable
+
 INTERVAL_S = 10.0
 """A log file should show life, and not be filled."""
 QUIET_S = 60.0
@@ -27,4 +29,4 @@ class ProgressLines:
         if since < (SHORTEST_S if item != self._item else changed):
             return
         self._item, self._line, self._last = item, line, time.monotonic()
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)

@@ -14,9 +14,14 @@ from pathlib import Path
 import pytest
 
 from ledger.cli.printable import printable, printable_lines
-from schemas.events.study import OutcomesInspected
+from schemas.events.study import (
+    AmendmentRecorded,
+    FrozenFile,
+    OutcomesInspected,
+    TasksFrozen,
+)
 from tests.cli.conftest import Run, facts_of, record
-from tests.projections.tiny_study import TinyStudy
+from tests.projections.tiny_study import STUDY_TOML, TinyStudy
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202edlrow\u2066 \x9b31m \x7f \x00 \u2028 \u00a0 \ue000"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ue000]")
@@ -36,6 +41,17 @@ def hostile_study(tmp_path: Path) -> Path:
         # A reason is what a person typed: any text at all.
         seen = OutcomesInspected(reason=HOSTILE, graded=0)
         tiny.append("study", seen)
+        # What was bound is named where it is not as bound: here it is gone.
+        bound = FrozenFile(name=f"documents/{HOSTILE}", digest="0" * 64)
+        amendment = AmendmentRecorded(
+            reason=HOSTILE,
+            changes_claim=False,
+            finding="after_first_cell",
+            inspections=(),
+            changed=(bound,),
+            study=tiny.put(STUDY_TOML, "application/toml"),
+        )
+        tiny.append("study", amendment)
 
     return record(tmp_path / "hostile", write)
 
@@ -56,6 +72,7 @@ def hostile_study(tmp_path: Path) -> Path:
         ("status", "--cells"),
         ("audit",),
         ("audit", "--json"),
+        ("analyze", "--reason", "seen"),
         ("verify-chain",),
         ("verify-chain", "--json"),
     ],
@@ -68,6 +85,21 @@ def test_output(ledger: Run, hostile_study: Path, words: tuple[str, ...]) -> Non
     if "--json" in words:
         assert ran.out.isascii()
         json.loads(ran.out)
+
+
+@pytest.mark.parametrize("command", ["status", "audit", "replay"])
+def test_content_that_is_not_what_its_type_says(ledger: Run, tmp_path: Path, command: str) -> None:
+    """Its bytes are those that were recorded, so verification has nothing against it."""
+
+    def write(tiny: TinyStudy) -> None:
+        tiny.mine()
+        tiny.append("study", TasksFrozen(tasks=tiny.put("{"), count=1, packs={}))
+
+    made = record(tmp_path / "made", write)
+    assert ledger("verify-chain", "--study", made).status == 0
+    ran = ledger(command, "--study", made)
+    assert ran.status == 3
+    assert "holds something else than its type says" in ran.err and "Traceback" not in ran.err
 
 
 def test_the_text_itself_is_not_lost(ledger: Run, hostile_study: Path) -> None:
