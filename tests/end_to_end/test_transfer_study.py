@@ -10,34 +10,18 @@ from schemas.events.cell import CellStarted
 from schemas.events.study import AmendmentRecorded
 from schemas.events.transfer import CaseFinished, FamiliesFrozen
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
+from tests.end_to_end.transfer_study import BY_PROJECT, keep_one_family
 
 FAMILY = ROOT / "actors" / "families" / "examples" / "F106.yaml"
 CASES, SYSTEMS = 7, 4
 CELLS = CASES * SYSTEMS  # every system here is deterministic: one trial
-
-ANOTHER_MEMORY = """
-[[memories]]
-id = "by-project"
-kind = "store"
-policy = "retrieval"
-query = "project"
-
-[[systems]]
-memory = "by-project"
-driver = "reader"
-"""
 
 
 def begin(folder: Path) -> StudyOnDisk:
     """A study directory with one family, without distractors."""
     study = StudyOnDisk(folder / "study", folder / "config")
     initialise(study, "--template", "transfer")
-    text = (study.path / "study.toml").read_text()
-    listed = text[text.index("families = [") : text.index("]\n", text.index("families = ["))]
-    text = text.replace(listed, 'families = ["families/F106.yaml"')
-    (study.path / "study.toml").write_text(
-        text.replace("distractors = [0, 50]", "distractors = [0]")
-    )
+    keep_one_family(study.path / "study.toml")
     return study
 
 
@@ -103,7 +87,7 @@ def test_an_amendment_adds_a_system_and_changes_none(
     assert refused.status == 1 and "families/F106.yaml changed" in refused.err
     shutil.copy(FAMILY, family)
 
-    toml.write_text(text + ANOTHER_MEMORY)
+    toml.write_text(text + BY_PROJECT)
     amended = study.ledger_command("amend", "--reason", "the query by project is a new system")
     assert amended.status == 0, amended.err
     status = study.ledger_command("status", "--json").json

@@ -20,6 +20,17 @@ from tests.faults.storage_work import Place
 INJECTION = Path(__file__).with_name("injection")
 
 
+@pytest.fixture(autouse=True)
+def _temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a killed process has left in the folder for temporary files goes with its test. Its path
+    is short, for those of sockets in it, and others may walk through, as in the system's."""
+    with tempfile.TemporaryDirectory(prefix="lf-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o1777)
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
 @dataclass(frozen=True)
 class Append:
     """One commit of a cell: the first version of the cell's stream that it wrote, and what it

@@ -3,7 +3,6 @@ corrections on their way through their life, the sessions of a suite, its analys
 the failed run to the limitation that is left. As in ``test_actor_crashes.py``.
 """
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,7 +36,8 @@ from schemas.correction import Correction, Scope
 from schemas.events.command import CommandRequested
 from schemas.events.run import StudyCompleted
 from schemas.events.transfer import RepairClosed, TransferScored
-from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, check_commands, initialise
+from tests.end_to_end.rehearsal_study import ROOT, check_commands
+from tests.end_to_end.transfer_study import BY_PROJECT, ONE_MEMORY, begin_transfer_study
 from tests.faults.actor_crashes import Laboratory, Step, anchor
 from tests.faults.fault_points import count
 
@@ -46,44 +46,6 @@ KIND = "kill -9 at a commit boundary of a transfer study"
 EXAMPLES = ROOT / "actors" / "families" / "examples"
 OVER_APPLIED = "F101-02-scope_negative.d0/retrieval/reader/0"
 """A retrieval without a look at scopes applies a correction where it does not hold."""
-
-# One family is swept; the repair needs a case of another class as well.
-STUDY = """format = 1
-kind = "transfer"
-id = "a-memory-and-its-repair"
-title = "Does a memory carry a correction into the next session?"
-question = "Is it retained, retrieved, kept in scope, resolved, decided on and acted on?"
-
-[suite]
-version = "1"
-families = ["families/F101.yaml", "families/F106.yaml"]
-distractors = [0]
-declared_basis = "captured"
-
-[[memories]]
-id = "retrieval"
-kind = "store"
-policy = "retrieval"
-
-[[drivers]]
-id = "reader"
-kind = "reader"
-
-[[systems]]
-memory = "retrieval"
-driver = "reader"
-"""
-CHANGED = """
-[[memories]]
-id = "by-project"
-kind = "store"
-policy = "retrieval"
-query = "project"
-
-[[systems]]
-memory = "by-project"
-driver = "reader"
-"""
 
 
 def correction(name: str, **fields: Any) -> Correction:
@@ -137,12 +99,8 @@ def orders_of_a_repair() -> list[Command]:
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     place = tmp_path_factory.mktemp("transfer-laboratory")
-    study = StudyOnDisk(place / "work" / "study", place / "work" / "config")
-    (study.path / "families").mkdir(parents=True)
-    for name in ("F101.yaml", "F106.yaml"):
-        shutil.copy(EXAMPLES / name, study.path / "families")
-    (study.path / "study.toml").write_text(STUDY)
-    initialise(study)
+    # One family is swept; the repair needs a case of another class as well.
+    study = begin_transfer_study(place / "work", EXAMPLES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CONFIG_HOME_VARIABLE, str(study.config))
         found = Laboratory(study, place / "copies")
@@ -152,7 +110,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
         found.order(StopRun(reason="complete", detail=""))
         for command in orders_of_a_repair():
             if isinstance(command, AmendStudy):
-                (study.path / "study.toml").write_text(STUDY + CHANGED)
+                (study.path / "study.toml").write_text(ONE_MEMORY + BY_PROJECT)
             found.order(command)
         found.work()
         found.order(StopRun(reason="complete", detail=""))

@@ -14,39 +14,18 @@ from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from projections.report_model import run_page
 from schemas.events.study import CellReexecuted
 from schemas.events.transfer import RepairChanged, RepairClosed, RepairOpened, TransferScored
-from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk, initialise
+from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk
+from tests.end_to_end.transfer_study import BY_PROJECT, ONE_MEMORY, begin_transfer_study
 
 GIVEN = ROOT / "tests" / "transfer" / "given"
 OVER_APPLIED = "F101-02-scope_negative.d0/retrieval/reader/0"
 
-STUDY = """format = 1
-kind = "transfer"
-id = "two-memories"
-title = "Which of two memories carries a correction into the next session?"
-question = "Is it retained, retrieved, kept in scope, resolved, decided on and acted on?"
-
-[suite]
-version = "1"
-families = ["families/F101.yaml", "families/F106.yaml"]
-distractors = [0]
-declared_basis = "captured"
-
-[[memories]]
-id = "retrieval"
-kind = "store"
-policy = "retrieval"
-
+STUDY = (
+    ONE_MEMORY
+    + """
 [[memories]]
 id = "full"
 kind = "store"
-
-[[drivers]]
-id = "reader"
-kind = "reader"
-
-[[systems]]
-memory = "retrieval"
-driver = "reader"
 
 [[systems]]
 memory = "full"
@@ -66,6 +45,7 @@ memory = "retrieval"
 driver = "reader"
 at_least = 1.0
 """
+)
 BEGAN_WITH = (
     STUDY.replace('policy = "retrieval"', 'policy = "everything"')
     + """
@@ -80,37 +60,24 @@ driver = "reader"
 """
 )
 """What was frozen first: a memory with another policy, and a system that is taken away."""
-CHANGED = """
+CHANGED = (
+    BY_PROJECT
+    + """
 [[memories]]
 id = "careful"
 kind = "store"
 policy = "full"
 
-[[memories]]
-id = "by-project"
-kind = "store"
-policy = "retrieval"
-query = "project"
-
 [[systems]]
 memory = "careful"
 driver = "reader"
-
-[[systems]]
-memory = "by-project"
-driver = "reader"
 """
+)
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
-    folder = tmp_path_factory.mktemp("commands")
-    study = StudyOnDisk(folder / "study", folder / "config")
-    (study.path / "families").mkdir(parents=True)
-    for name in ("F101.yaml", "F106.yaml"):
-        shutil.copy(GIVEN / name, study.path / "families")
-    (study.path / "study.toml").write_text(BEGAN_WITH)
-    initialise(study)
+    study = begin_transfer_study(tmp_path_factory.mktemp("commands"), GIVEN, BEGAN_WITH)
     assert study.ledger_command("freeze", "--json").json["cells"] == 42
     (study.path / "study.toml").write_text(STUDY)
     amended = study.ledger_command("amend", "--reason", "one memory was wrong, one too many")
