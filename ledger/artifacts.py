@@ -35,6 +35,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SHARDS = [f"{number:02x}" for number in range(256)]
 
 
+def is_digest(text: str) -> bool:
+    """False for whatever else a record may name, a path for instance: it must be part of none."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 class Artifacts:
     """The artifacts of one ledger. Any number of processes may put and get at the same time."""
 
@@ -165,7 +170,7 @@ class Artifacts:
 
     def path(self, digest: str) -> Path:
         """Where the file of a digest stands. Raises Usage for what is not a digest."""
-        if not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             raise Usage(f"{digest!r} is not a digest: 64 hexadecimal digits in lower case")
         return self.directory / digest[:2] / digest
 
@@ -179,7 +184,7 @@ class Artifacts:
     def list_digests(self) -> Iterator[str]:
         """Every digest with a file, in order."""
         for shard, name in self._list_files():
-            if _DIGEST.fullmatch(name) and name.startswith(shard):
+            if is_digest(name) and name.startswith(shard):
                 yield name
 
     def list_unfinished(self) -> Iterator[Path]:

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from ledger.artifacts import MAX_BYTES, Artifacts
+from ledger.artifacts import MAX_BYTES, Artifacts, is_digest
 from ledger.atomic_file import TEMPORARY_PREFIX, make_folder, sync, sync_directory
 from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
@@ -405,6 +405,11 @@ class _Artifacts:
 
     def _copy(self, source: Path, ref: ArtifactRef, content_type: Any) -> None:
         if content_type is None and ref.digest in self._copied:
+            return
+        if not is_digest(ref.digest):
+            # A path, perhaps, that leads out of both folders.
+            if ref.digest not in self.altered:
+                self.altered.append(ref.digest)
             return
         target = self._target / ref.digest[:2] / ref.digest
         if ref.digest in self._kept:

@@ -6,7 +6,6 @@ behind every fault.
 """
 
 import os
-import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -16,7 +15,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from ledger.artifacts import MAX_BYTES
+from ledger.artifacts import MAX_BYTES, is_digest
 from ledger.codec import is_canonical
 from ledger.merkle import Frontier
 from ledger.named_artifacts import artifacts_in, artifacts_in_content, fields_with_artifacts
@@ -482,7 +481,6 @@ class Roots:
 
 
 MISSING = "missing"
-_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def check_artifact(folder: Path, ref: ArtifactRef, content: bytearray | None = None) -> str:
@@ -490,7 +488,7 @@ def check_artifact(folder: Path, ref: ArtifactRef, content: bytearray | None = N
 
     Returns "" when it is whole, ``MISSING``, or what is wrong. Follows no link.
     """
-    if not _DIGEST.fullmatch(ref.digest):
+    if not is_digest(ref.digest):
         return "not a digest"
     try:
         shard = os.open(folder / ref.digest[:2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

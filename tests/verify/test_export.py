@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -275,6 +276,36 @@ def test_import_refuses_a_number_that_no_column_holds(
     records.write_bytes(b"".join(lines) + msgspec.json.encode(fields) + b"\n")
     with pytest.raises(Integrity, match="seq 30: .* too large .*; nothing was kept"):
         import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))
+
+
+@pytest.mark.parametrize("name", ["../evil", "../../evil", "/evil", "..\0", "A" * 64, "\x1b[2J"])
+def test_an_artifact_is_named_by_a_digest_and_never_by_a_path(
+    sample: SampleLedger, tmp_path: Path, name: str
+) -> None:
+    """A record, signed by the owner, whose artifact is one that lies beside the ledger's folder."""
+
+    def edit(record: dict[str, Any]) -> dict[str, Any]:
+        result = {**record["data"]["result"], "digest": name}
+        return {**record, "data": {**record["data"], "result": result}}
+
+    sample.rewrite({12: edit})
+    sample.sign_again()
+    for place in (sample.directory.root, sample.directory.var, tmp_path):
+        (place / "evil").write_bytes(b"payload")
+    folder = tmp_path / "received" / "bundle"
+    folder.parent.mkdir()
+    moved = export(sample.directory.root, folder)
+    assert moved.altered == (name,)
+    assert [path.name for path in folder.parent.iterdir()] == ["bundle"]
+    assert not (folder / "evil").exists()
+    for place in (folder, folder.parent):
+        (place / "evil").write_bytes(b"payload")
+    into = tmp_path / "into" / "deep"
+    with pytest.raises(Integrity, match="ARTIFACT_ALTERED at seq 12"):
+        import_ledger(folder, into / "study", str(sample.key))
+    with pytest.raises(Integrity, match="ARTIFACT_ALTERED at seq 12"):
+        backup(sample.directory.root, into / "backup")
+    assert list(into.iterdir()) == [] and list(into.parent.iterdir()) == [into]
 
 
 def test_import_follows_no_link(sample: SampleLedger, tmp_path: Path) -> None:
