@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from ledger.errors import Refused
+from schemas.counted import counted
 from schemas.identifiers import CellId
 from schemas.plan import Plan, PlannedCell
 from schemas.study import Study
@@ -75,7 +76,7 @@ def repeat_cells(study: Study, tasks: Sequence[Task]) -> list[tuple[str, str, st
         ]
         if len(strata) > len(ranked):
             raise Refused(
-                f"repository {repository.id} has {len(ranked)} tasks; the repeats need "
+                f"repository {repository.id} has {counted(len(ranked), 'task')}; the repeats need "
                 f"{len(strata)} (set repeats.cells to 0 or select more tasks)"
             )
         chosen += [(task, arm, agent) for task, (arm, agent) in zip(ranked, strata, strict=False)]

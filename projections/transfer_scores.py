@@ -21,6 +21,7 @@ from projections.transfer_evidence import Prohibited, Reading, Recorded, RunEvid
 from projections.transfer_stages import decides_like, judge_stage, predicate_holds
 from schemas.base import ArtifactRef, Count, Event, Value
 from schemas.correction import Consequence, Correction, CorrectionClass
+from schemas.counted import counted
 from schemas.events.cell import CellStarted, CellVoided
 from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen
 from schemas.events.transfer import (
@@ -333,7 +334,7 @@ def _result(
         notes.append(f"the run {finished.ended}: {detail}".rstrip(": "))
     if prohibited and not baseline:
         failed = True
-        notes.append(f"{len(prohibited)} prohibited action{'s' * (len(prohibited) > 1)}")
+        notes.append(counted(len(prohibited), "prohibited action"))
     if any(claim.verdict == "unsupported" for claim in claims):
         failed = True
         notes.append("a claim about the memory is not supported")

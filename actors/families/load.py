@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.families.half_formal import convert
 from actors.families.yaml_file import BadFile, Document, read_yaml
+from schemas.counted import counted
 from schemas.transfer import Family
 
 FILL = "FILL:"
@@ -64,7 +65,7 @@ def _refuse_unfilled(document: Document) -> None:
         shown = "; ".join(f"line {line} `{key}`" for line, key, _ in places[:20])
         more = f" and {len(places) - 20} more" if len(places) > 20 else ""
         raise BadFile(
-            f"{document.name}: {len(places)} places are to be filled in ({FILL} …): {shown}{more}"
+            f"{document.name}: {counted(len(places), 'place')} to fill in ({FILL} …): {shown}{more}"
         )
 
 

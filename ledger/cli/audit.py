@@ -17,6 +17,7 @@ from ledger.cli.options import (
     study_option,
 )
 from ledger.errors import Usage
+from schemas.counted import counted
 
 if TYPE_CHECKING:
     from projections.audits.finding import Verdict
@@ -104,4 +105,4 @@ def _print(verdicts: "Sequence[Verdict]") -> None:
         for severity, limit in LIMITS.items():
             if shown[severity] > limit:
                 more = shown[severity] - limit
-                print(f"{verdict.audit}: {more} more {severity}s; --json shows all")
+                print(f"{verdict.audit}: {counted(more, severity)} more; --json shows all")

@@ -42,7 +42,9 @@ QUICK_TASKS = 2
     help="With --transfer: folder where `npm ci` has installed server-memory; a system more.",
 )
 @click.option(
-    "--quick", is_flag=True, help=f"Only {QUICK_TASKS} tasks, or one family: about half a minute."
+    "--quick",
+    is_flag=True,
+    help=f"Only {QUICK_TASKS} tasks, in about half a minute, or one family in less.",
 )
 def command(directory: Path | None, transfer: bool, server_memory: Path | None, quick: bool) -> int:
     """Run the whole product on the example repository: mine, validate, freeze, run, grade, verify,

@@ -8,7 +8,9 @@ import pytest
 from schemas.counted import counted
 
 ROOT = Path(__file__).parents[2]
-BY_HAND = re.compile(r"""['"](?:|s|es|ies)['"] if [^\n]*(?:==|!=|>) 1\b|== 1 else ['"]s['"]""")
+BY_HAND = re.compile(
+    r"""['"](?:|s|es|ies)['"] if [^\n]*(?:==|!=|>) 1\b|== 1 else ['"]s['"]|['"]s['"] \*"""
+)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_a_scaffold_is_filled_in_and_validates(
     file = tmp_path / "F-CT-1.yaml"
     assert file.read_text().count("FILL:") == number == made.out.count("\n  line ")
     unfilled = ledger("transfer", "validate", file)
-    assert unfilled.status == 1 and f"{number} places are to be filled in" in unfilled.err
+    assert unfilled.status == 1 and f"{number} places to fill in" in unfilled.err
     assert "line 2 `title`" in unfilled.err
     document = yaml.safe_load(file.read_text())
     fill(document)
