@@ -204,7 +204,8 @@ def relevance(reading: Reading) -> StageScore:
         name for _, event in reading.retrieved for name in reading.corrections_delivered(event)
     }
     whole = reading.admitted()
-    if whole is not None:
+    harmful = decides_like(reading, [name for name in case.store if wrong(name)])
+    if whole is not None and not (harmful and whole[1] == "reported"):
         names, grade, evidence = whole
         if case.excluded:
             return score("pass", grade, evidence, f"{', '.join(excluded)} was not admitted")
@@ -235,9 +236,9 @@ def relevance(reading: Reading) -> StageScore:
                 return score(
                     "fail", grade, evidence, f"the decision rests on {name or 'another record'}"
                 )
-        if case.excluded or any(name in case.eligible for name in names):
+        stated = case.excluded or any(name in case.eligible for name in names)
+        if stated and harmful is None:
             return score("pass", grade, evidence, "the decision rests on records in scope alone")
-    harmful = decides_like(reading, [name for name in case.store if wrong(name)])
     if harmful is not None:
         return harmful
     if whole is not None:
@@ -253,6 +254,7 @@ def resolution(reading: Reading) -> StageScore:
     if reading.lifecycle_unknown:
         return unobserved("the freeze does not say which records of the store still hold")
     stale = reading.stale()
+    harmful = decides_like(reading, stale)
     used = reading.used()
     option = reading.option
     abstained = option is not None and option[1] == NEEDS_RESOLUTION
@@ -261,12 +263,13 @@ def resolution(reading: Reading) -> StageScore:
         old = [name for name in names if name in stale]
         if old and not (case.kind in LAPSES and abstained):
             return score("fail", grade, evidence, f"{', '.join(old)} was used")
+        if harmful is not None:
+            return harmful
         if case.kind in LAPSES:
             return score("pass", grade, evidence, "no lapsed record was used")
         if any(name in case.eligible for name in names):
             return score("pass", grade, evidence, "the head was used, and no predecessor")
         return score("fail", grade, evidence, f"{', '.join(case.eligible)} was not used")
-    harmful = decides_like(reading, stale)
     if harmful is not None:
         return harmful
     whole = reading.admitted() if reading.declarations_complete else None

@@ -98,7 +98,14 @@ def test_a_case_that_asks_for_less_than_its_kind_is_never_verified(
             "unobserved",
             {"capabilities": SHOWS_NOTHING, "basis": "reported"},
         ),
+        (
+            "negative",
+            "relevance",
+            "fail",
+            {"capabilities": SHOWS_NOTHING, "decisions": [("ledger-a", [])]},
+        ),
         ("supersession", "resolution", "fail", {"decisions": [("ledger-b", ["CT-1", "CT-2"])]}),
+        ("supersession", "resolution", "fail", {"decisions": [("ledger-a", ["CT-2"])]}),
         ("supersession", "resolution", "fail", {"decisions": [("ledger-b", [])]}),
         ("supersession", "resolution", "fail", {"decisions": ["ledger-a"], "basis": "reported"}),
         ("supersession", "resolution", "unobserved", {"basis": "reported"}),
@@ -106,6 +113,7 @@ def test_a_case_that_asks_for_less_than_its_kind_is_never_verified(
         ("conflict", "resolution", "fail", {"decisions": [(NEEDS_RESOLUTION, ["CT-1"])]}),
         ("conflict", "resolution", "unobserved", {"basis": "reported"}),
         ("expiry", "resolution", "fail", {"decisions": [("ledger-old", ["CT-4"])]}),
+        ("expiry", "resolution", "fail", {"decisions": [("ledger-old", [])]}),
         ("expiry", "resolution", "pass", {"decisions": [(NEEDS_RESOLUTION, ["CT-4"])]}),
         ("expiry", "resolution", "pass", {"basis": "reported", "admitted": []}),
         (
@@ -168,6 +176,15 @@ def test_reported_evidence_counts_only_by_a_policy_and_keeps_its_grade() -> None
     counted = scored("positive", Story(reported="counts"), **final)
     assert counted.stages["decision"].grade == "reported"
     assert verdict(counted, "decision") == "pass"
+
+
+def test_a_harmful_decision_weighs_more_than_the_systems_own_word() -> None:
+    """Rule 4: it says that the record was not let through, and decides by it."""
+    counts = Story(reported="counts")
+    told = {"delivered": ["s-CT-1"], "admitted": [], "trace_grade": "reported"}
+    assert verdict(scored("negative", counts, **told), "relevance") == "pass"
+    over_applied = scored("negative", counts, **told, decisions=[("ledger-a", [])])
+    assert verdict(over_applied, "relevance") == "fail"
 
 
 def test_required_and_unobserved_is_unverified_and_never_success() -> None:
