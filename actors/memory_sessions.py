@@ -37,7 +37,7 @@ from actors.memory_systems.registry import OpenMemory, open_memory
 from actors.sandbox import Sandbox
 from actors.testing import sandbox_of
 from harnesses.drivers.contract import ModelAnswer, ModelCall
-from ledger.errors import LedgerError, Refused, of_the_machine
+from ledger.errors import OF_ALL_FOLDERS, LedgerError, Refused
 from ledger.log import Fact, NewEvent, decode
 from projections.fold import ReadArtifact
 from schemas.base import Event
@@ -148,7 +148,7 @@ class MemorySessions:
         except Exception as error:
             # A full disk is met by the next attempt too; any other error of files comes of what a
             # case does in its own folders, and is recorded.
-            if isinstance(error, OSError) and of_the_machine(error, work.context.directory.var):
+            if isinstance(error, OSError) and error.errno in OF_ALL_FOLDERS:
                 run.discard()
                 raise
             detail = f"{type(error).__name__}: {error}"

@@ -75,17 +75,20 @@ class ThresholdMissed(LedgerError):
     exit_status = 8
 
 
-_CONDITIONS_OF_THE_MACHINE = {
+OF_ALL_FOLDERS = {
     errno.ENOSPC,
     errno.EDQUOT,
-    errno.EFBIG,
     errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
     errno.EIO,
     errno.EMFILE,
     errno.ENFILE,
     errno.ENOMEM,
+}
+"""Met again wherever it is tried; the others are of one path, and may be a stranger's work."""
+_CONDITIONS_OF_THE_MACHINE = OF_ALL_FOLDERS | {
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
     errno.ENAMETOOLONG,
     errno.ENOTDIR,
     errno.EISDIR,

@@ -269,10 +269,12 @@ def test_what_cannot_be_taken_in_is_the_systems_and_no_fault_of_ours(
     assert type(error).__name__ in finished.detail
 
 
+@pytest.mark.parametrize("number", [errno.EISDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG])
 def test_an_error_of_files_in_a_memorys_store_is_void_and_ends_with_the_attempts(
-    laboratory: Make,
+    laboratory: Make, number: int
 ) -> None:
-    lab = laboratory(opener=faulty("recall", IsADirectoryError(errno.EISDIR, "a folder")))
+    """Were it taken for one of the machine, a system could stop every run by what it leaves."""
+    lab = laboratory(opener=faulty("recall", OSError(number, "in its store")))
     for _ in range(lab.in_hand.study.attempts):
         assert of(lab.run(POSITIVE), CaseFinished)[0].ended == "void"
     assert lab.advance(POSITIVE) == []
