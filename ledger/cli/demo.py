@@ -3,13 +3,8 @@
 ``ledger/cli/demo_transfer.py`` has the demo of the other kind of study.
 """
 
-import contextlib
-import io
-import json
 import shlex
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from importlib.resources import files
@@ -18,10 +13,16 @@ from typing import Any
 
 import click
 
-from ledger.errors import Refused, Unfinished
-from schemas.counted import counted
+from ledger.cli.demo_steps import (
+    begin_folder,
+    goes_on,
+    print_block,
+    proven,
+    read_command,
+    run_command,
+)
+from ledger.errors import Unfinished
 
-MARKER = "made-by-ledger-demo"
 QUICK_TASKS = 2
 
 
@@ -125,79 +126,6 @@ def prepare(directory: Path, quick: bool) -> Path:
     return directory.resolve()
 
 
-def begin_folder(directory: Path) -> None:
-    """Make the folder, and mark it first: what is marked may be made anew."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / MARKER).touch()
-
-
-def goes_on(directory: Path, kind: str) -> bool:
-    """True where an unfinished demo of this kind lies there; another demo's folder is removed.
-    Raises Refused for a folder that no demo made."""
-    if not directory.exists() or not any(directory.iterdir()):
-        return False
-    if not (directory / MARKER).exists():
-        raise Refused(f"{directory} exists and was not made by the demo; name another --dir")
-    if _may_go_on(directory, kind):
-        print(f"going on with the unfinished demo in {directory}", file=sys.stderr)
-        return True
-    shutil.rmtree(directory)
-    return False
-
-
-def _may_go_on(directory: Path, kind: str) -> bool:
-    """True for a demo that was begun, is not complete, and was frozen with this version's code."""
-    from actors.declarations import not_as_frozen
-    from ledger.cli.options import reading
-    from projections.amendments import Amendments
-    from projections.fold import fold
-    from projections.progress import Progress
-
-    if not (directory / "var" / "ledger.db").exists():
-        return False
-    with reading(directory) as context:
-        if context.log.head() is None:
-            return False
-        facts = list(context.log_facts())
-        _, study = context.directory.read_study()
-        if study.kind != kind:
-            return False
-        amendments = fold(Amendments(context.artifacts.get), facts)
-        if fold(Progress(context.artifacts.get), facts).completed:
-            return False
-        return not not_as_frozen(context.directory, amendments)
-
-
-def run_command(*words: str) -> int:
-    """Run one command in this process, as a user would type it; its exit status."""
-    from ledger.cli.main import cli
-
-    _show(words)
-    result = cli.main(list(words), prog_name="ledger", standalone_mode=False)
-    return result if isinstance(result, int) else 0
-
-
-def read_command(*words: str, show: bool = True) -> Any:
-    """Run one command with ``--json`` and read what it prints."""
-    from ledger.cli.main import cli
-
-    if show:
-        _show(words)
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        cli.main([*words, "--json"], prog_name="ledger", standalone_mode=False)
-    return json.loads(output.getvalue())
-
-
-def _show(words: Sequence[str]) -> None:
-    """Print the command as a user would type it in the study's folder."""
-    typed = list(words)
-    if "--study" in typed:
-        at = typed.index("--study")
-        del typed[at : at + 2]
-    print(f"\n$ ledger {shlex.join(typed)}", flush=True)
-
-
 def _closing_block(
     study: Path,
     begun: float,
@@ -209,21 +137,8 @@ def _closing_block(
     analysis: dict[str, Any],
     cell: str,
 ) -> None:
-    tables = len(replayed["tables"])
     lines: Sequence[tuple[str, str]] = (
-        ("study", str(study)),
-        ("ledger", f"{study / 'var' / 'ledger.db'}"),
-        (
-            "chain",
-            f"{verified['status']}: {verified['events']} events, "
-            f"{counted(len(verified['findings']), 'finding')}; "
-            f"root {verified['head']['root'][:16]}…",
-        ),
-        (
-            "replay",
-            f"{tables} tables rebuilt from record 0, "
-            f"{'identical' if replayed['identical'] else 'DIFFERENT'}",
-        ),
+        *proven(study, verified, replayed),
         (
             "re-executed",
             f"{cell}: {executed['compared']} results "
@@ -243,14 +158,3 @@ def _closing_block(
     print_block(lines)
     where = shlex.quote(str(study))
     print(f"next: ledger status --study {where}   ledger query --tables --study {where}")
-
-
-def print_block(lines: Sequence[tuple[str, str]]) -> None:
-    """(name, what it came to), wrapped, between two rules."""
-    print("\n" + "-" * 78)
-    for name, value in lines:
-        first, *more = textwrap.wrap(value, 65, break_long_words=False, break_on_hyphens=False)
-        print(f"{name:<12} {first}")
-        for line in more:
-            print(f"{'':<12} {line}")
-    print("-" * 78)

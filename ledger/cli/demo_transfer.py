@@ -13,12 +13,18 @@ from typing import Any
 
 import msgspec
 
-from ledger.cli.demo import begin_folder, goes_on, print_block, read_command, run_command
+from ledger.cli.demo_steps import (
+    begin_folder,
+    goes_on,
+    print_block,
+    proven,
+    read_command,
+    run_command,
+)
 from ledger.cli.options import print_table
 from ledger.errors import Unfinished
 from projections.transfer_report import behaves, behaviour_names
 from projections.transfer_results import TransferResults
-from schemas.counted import counted
 
 QUICK_FAMILY = "families/F106.yaml"
 COLUMNS = {
@@ -72,26 +78,11 @@ def run_demo(directory: Path, quick: bool, server_memory: Path | None) -> int:
     sound = sum(row["ok"] for row in audited["audits"])
     print_block(
         [
-            ("study", str(study)),
-            ("ledger", str(study / "var" / "ledger.db")),
-            (
-                "chain",
-                f"{verified['status']}: {verified['events']} events, "
-                f"{counted(len(verified['findings']), 'finding')}; "
-                f"root {verified['head']['root'][:16]}…",
-            ),
-            (
-                "replay",
-                f"{len(replayed['tables'])} tables rebuilt from record 0, "
-                f"{'identical' if replayed['identical'] else 'DIFFERENT'}",
-            ),
+            *proven(study, verified, replayed),
             ("audits", f"{sound} of {len(audited['audits'])} without a finding"),
             ("runs", f"{len(results.runs)}, one page each: {Path(report['folder']) / 'runs'}"),
             ("boundaries", _boundaries(results)),
-            (
-                "thresholds",
-                f"{met} of {len(results.thresholds)} met",
-            ),
+            ("thresholds", f"{met} of {len(results.thresholds)} met"),
             ("report", report["html"]),
             ("", report["markdown"]),
             ("rule-based", "no model acts here: this shows policies, and no product's quality"),
@@ -161,5 +152,5 @@ def _boundaries(results: TransferResults) -> str:
     for run in results.boundary_failures:
         name = " + ".join(run.system)
         by_system[name] = by_system.get(name, 0) + 1
-    counted = ", ".join(f"{name} {count}" for name, count in by_system.items())
-    return f"high-consequence failures: {counted or 'none'}"
+    named = ", ".join(f"{name} {count}" for name, count in by_system.items())
+    return f"high-consequence failures: {named or 'none'}"

@@ -73,7 +73,7 @@ def test_the_demo_goes_on_and_says_so(
         if words[:2] == ("tasks", "validate"):
             raise Stopped
 
-    monkeypatch.setattr("ledger.cli.demo._show", show)
+    monkeypatch.setattr("ledger.cli.demo_steps._show", show)
     with pytest.raises(Stopped):
         main(["demo", "--dir", str(tmp_path / "demo"), "--quick"])
     assert commands[-1].startswith("tasks validate --unsafe-no-sandbox")
