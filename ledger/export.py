@@ -30,7 +30,13 @@ from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
 from ledger.last_seen import known_ledger, remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
-from ledger.record_checks import MAX_REMEMBERED_ARTIFACTS, MISSING, Page, check_artifact
+from ledger.record_checks import (
+    MAX_REMEMBERED_ARTIFACTS,
+    MISSING,
+    Page,
+    artifacts_of_unknown_type,
+    check_artifact,
+)
 from ledger.record_sources import (
     ARTIFACTS_FOLDER,
     CHECKPOINTS_FILE,
@@ -50,7 +56,7 @@ from ledger.signing_keys import config_home, parse_verifier_key
 from ledger.sqlite_log import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from ledger.study_directory import IMPORTED_MARK, StudyDirectory
 from ledger.verify import Options, Report, verify
-from schemas.base import ArtifactRef, Event
+from schemas.base import ArtifactRef
 from schemas.counted import counted
 
 VAR_FOLDER = "var"
@@ -101,8 +107,7 @@ def export(source: Path, directory: Path, records_only: bool = False) -> Moved:
                             raise Integrity(f"seq {count}: not a line; run `ledger verify-chain`")
                         file.write(record + b"\n")
                         count += 1
-                    for event in Page(stretch, count).events:
-                        copying.take(event)
+                    copying.take(Page(stretch, count))
             _write(folder / CHECKPOINTS_FILE, b"".join(note + b"\n" for note in notes))
             copying.finish()
             return Moved(
@@ -188,8 +193,7 @@ def backup(source: Path, target: Path) -> Report:
             copying = _Artifacts(records.artifacts, var)
             with _opened(database) as copied:
                 for stretch in _readable(copied):
-                    for event in Page(stretch, 0).events:
-                        copying.take(event)
+                    copying.take(Page(stretch, 0))
             copying.finish()
             sync_directory(var)
             return records.path
@@ -381,7 +385,7 @@ def _check_regular(path: Path) -> None:
 
 
 class _Artifacts:
-    """Copies the artifacts that events name, each once, as they are stored."""
+    """Copies the artifacts that records name, each once, as they are stored."""
 
     def __init__(self, source: Path | None, folder: Path) -> None:
         self._source = source
@@ -398,10 +402,16 @@ class _Artifacts:
         if source is not None:
             self._target.mkdir(mode=0o700, exist_ok=True)
 
-    def take(self, event: Event | None) -> None:
-        if event is not None and self._source is not None:
-            for ref, content_type in named_artifacts(event):
-                self._copy(self._source, ref, content_type)
+    def take(self, page: Page) -> None:
+        if self._source is None:
+            return
+        for fields, event in zip(page.fields, page.events, strict=True):
+            if event is not None:
+                for ref, content_type in named_artifacts(event):
+                    self._copy(self._source, ref, content_type)
+            else:
+                for ref in artifacts_of_unknown_type(fields):
+                    self._copy(self._source, ref, None)
 
     def _copy(self, source: Path, ref: ArtifactRef, content_type: Any) -> None:
         if content_type is None and ref.digest in self._copied:
@@ -510,9 +520,7 @@ def _insert_records(connection: sqlite3.Connection, page: Page, copying: _Artifa
     for position, problem in page.not_canonical:
         raise Integrity(f"seq {position}: {problem}; nothing was kept")
     connection.execute("BEGIN")
-    for fields, event, record, leaf in zip(
-        page.fields, page.events, page.records, page.leaves, strict=True
-    ):
+    for fields, record, leaf in zip(page.fields, page.records, page.leaves, strict=True):
         assert fields is not None  # it would not be canonical
         columns = (fields.id, fields.type, fields.stream, fields.version, fields.at, fields.actor)
         rest = (fields.cause, fields.index, fields.run)
@@ -520,7 +528,7 @@ def _insert_records(connection: sqlite3.Connection, page: Page, copying: _Artifa
             connection.execute(_INSERT, (fields.seq, record, leaf, *columns, *rest))
         except (sqlite3.IntegrityError, OverflowError) as error:
             raise Integrity(f"seq {fields.seq}: {error}; nothing was kept") from None
-        copying.take(event)
+    copying.take(page)
     connection.execute("COMMIT")
 
 

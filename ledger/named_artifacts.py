@@ -2,7 +2,9 @@
 
 A task lists its files as further artifacts. Whoever checks, copies or collects artifacts must
 follow those too, so the one list of fields whose content names more stands here
-(``CONTENT_THAT_NAMES``). The fields are found from the types: a new event needs nothing here.
+(``CONTENT_THAT_NAMES``). The fields are found from the types: a new event needs nothing here. In a
+record whose type this program does not know they are found by their shape: it must lose nothing of
+what a later version has recorded.
 """
 
 from collections.abc import Iterator
@@ -37,6 +39,30 @@ def named_artifacts(event: Event) -> list[tuple[ArtifactRef, Any]]:
 def artifacts_in_content(content: bytes, content_type: Any) -> list[ArtifactRef]:
     """The artifacts that an artifact names. Raises ValueError when it is not of that type."""
     return list(artifacts_in(msgspec.json.decode(content, type=content_type)))
+
+
+def artifacts_by_shape(data: bytes) -> list[ArtifactRef]:
+    """Everything in the JSON of an unknown type that has the fields of an artifact's name, whatever
+    they hold. Raises ValueError or RecursionError for what cannot be decoded."""
+    found = []
+    waiting = [msgspec.json.decode(data)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+            if {"digest", "length", "media_type"} <= value.keys():
+                length = value["length"]
+                found.append(
+                    ArtifactRef(
+                        digest=str(value["digest"]),
+                        length=length if type(length) is int else -1,
+                        media_type=str(value["media_type"]),
+                        erasable=value.get("erasable") is True,
+                    )
+                )
+        elif isinstance(value, list):
+            waiting += value
+    return found
 
 
 def artifacts_in(value: Any) -> Iterator[ArtifactRef]:

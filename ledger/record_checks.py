@@ -18,7 +18,12 @@ from msgspec import UNSET, Raw, UnsetType
 from ledger.artifacts import MAX_BYTES, is_digest
 from ledger.codec import is_canonical
 from ledger.merkle import Frontier
-from ledger.named_artifacts import artifacts_in, artifacts_in_content, fields_with_artifacts
+from ledger.named_artifacts import (
+    artifacts_by_shape,
+    artifacts_in,
+    artifacts_in_content,
+    fields_with_artifacts,
+)
 from ledger.record_sources import RecordSource, SqliteRecords, Stretch
 from ledger.regular_file import open_regular
 from ledger.unconstrained_types import unconstrained
@@ -201,6 +206,16 @@ def read_record(record: bytes) -> tuple[Fields | None, Event | None, str]:
     return fields, event, ""
 
 
+def artifacts_of_unknown_type(fields: Fields | None) -> list[ArtifactRef]:
+    """What a record of a type that this program does not know names; nothing of any other one."""
+    if fields is None or fields.type in EVENT_TYPES:
+        return []
+    try:
+        return artifacts_by_shape(bytes(fields.data))
+    except _NOT_DECODABLE:
+        return []
+
+
 # --- checks of records ---------------------------------------------------------------------------
 
 
@@ -381,8 +396,11 @@ class NamedArtifacts:
         if self.folder is None:
             return
         known, plans = self.known, self.plans
-        for seq, event in zip(page.seqs, page.events, strict=True):
+        for place, event in enumerate(page.events):
+            seq = page.seqs[place]
             if event is None:
+                for ref in artifacts_of_unknown_type(page.fields[place]):
+                    yield from self._check(seq, ref, None)
                 continue
             plan = plans.get(event.__class__)
             if plan is None:

@@ -179,6 +179,20 @@ def unknown_type(sample: SampleLedger) -> None:
     sample.sign_again()
 
 
+def artifact_of_an_unknown_type(sample: SampleLedger) -> None:
+    """A later version of this program recorded it; what it names is altered."""
+    sample.rewrite({12: lambda record: {**record, "type": "tool.called.v9"}})
+    sample.sign_again()
+    alter_artifact(sample)
+
+
+def artifact_of_an_unknown_type_that_is_none(sample: SampleLedger) -> None:
+    ref = {"digest": ["a"], "length": 1.5, "media_type": None}
+    data = {"of": [{"a": ref}]}
+    sample.rewrite({13: lambda record: {**record, "type": "tool.called.v9", "data": data}})
+    sample.sign_again()
+
+
 def hostile_strings(sample: SampleLedger) -> None:
     """Escape sequences and direction marks in what a report would show."""
     sample.rewrite({13: lambda record: {**record, "type": "\x1b[2J\u202e\u0007"}})
@@ -797,6 +811,12 @@ ATTACKS: dict[str, Attack] = {
     "clock backward": Attack(clock_backward, [("CLOCK_BACKWARD", 13)], 0),
     "years ahead": Attack(years_ahead, [], 0),
     "unknown type": Attack(unknown_type, [("UNKNOWN_TYPE", 13)], 0),
+    "artifact of an unknown type": Attack(
+        artifact_of_an_unknown_type, [("UNKNOWN_TYPE", 12), ("ARTIFACT_ALTERED", 12)]
+    ),
+    "artifact of an unknown type that is none": Attack(
+        artifact_of_an_unknown_type_that_is_none, [("UNKNOWN_TYPE", 13), ("ARTIFACT_ALTERED", 13)]
+    ),
     "hostile strings": Attack(hostile_strings, [("UNKNOWN_TYPE", 13)], 0),
     "list of tasks that is none": Attack(list_of_tasks_that_is_none, [("UNKNOWN_TYPE", 13)], 0),
     "wrong data": Attack(wrong_data, [("NON_CANONICAL", 13)]),

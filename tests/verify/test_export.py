@@ -228,6 +228,18 @@ def test_artifacts_named_by_artifacts(sample: SampleLedger, tmp_path: Path) -> N
     ]
 
 
+def test_artifacts_of_an_unknown_type_are_taken_along(sample: SampleLedger, tmp_path: Path) -> None:
+    """An older program copies what a later one has recorded, and loses nothing of it."""
+    sample.rewrite({12: lambda record: {**record, "type": "tool.called.v9"}})
+    sample.sign_again()
+    wanted = contents(sample.directory.artifacts)
+    assert export(sample.directory.root, tmp_path / "out").artifacts == len(wanted) == 12
+    import_ledger(tmp_path / "out", tmp_path / "in", str(sample.key))
+    backup(sample.directory.root, tmp_path / "copy")
+    for moved in (tmp_path / "out", tmp_path / "in" / "var", tmp_path / "copy" / "var"):
+        assert contents(moved / "artifacts") == wanted
+
+
 def test_import_refuses_what_verification_finds(sample: SampleLedger, tmp_path: Path) -> None:
     export(sample.directory.root, tmp_path / "out")
     records = tmp_path / "out" / "records.jsonl"
