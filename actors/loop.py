@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actors.diagnostics import diagnostics
 from actors.sandbox.run import remove_tree
 from actors.wakeup import Waiter, wake
@@ -32,6 +34,7 @@ from schemas.events.command import (
     CommandRequested,
 )
 from schemas.identifiers import STUDY_STREAM, command_stream, role_stream
+from schemas.secret_shapes import marked_secrets
 
 LEASE_SECONDS = 30.0
 
@@ -133,7 +136,15 @@ Handlers = Mapping[type[Any], Handler]
 
 
 def request(context: Context, command: Command, actor: str = "operator") -> str:
-    """Append a command that a person gave; returns its id."""
+    """Append a command that a person gave; returns its id.
+
+    Raises Refused for one that seems to hold a secret: it would be recorded for good.
+    """
+    if kinds := marked_secrets(msgspec.json.encode(command).decode()):
+        raise Refused(
+            f"what you gave seems to hold {', '.join(kinds)}: recorded, it could never be taken "
+            "back; give the command without it"
+        )
     event = _request_event(command)
     stored = context.log.append(Batch(events=[event], actor=actor, run=context.run))
     wake(context.directory.sockets, [ROLE_OF[type(command)]])

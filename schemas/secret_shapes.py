@@ -81,6 +81,11 @@ def secret_kinds(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def marked_secrets(text: str) -> tuple[str, ...]:
+    """The same without what merely looks random: for text that has digests and signatures in it."""
+    return tuple(dict.fromkeys(_named_kinds(latin_form(text))))
+
+
 def _named_kinds(text: str) -> list[str]:
     """Kinds that are known by a word or a mark beside the secret, or in it."""
     found = [kind for kind, pattern in _SHAPES if pattern.search(text)]

@@ -18,6 +18,7 @@ from ledger.cli.options import json_option, print_json, printable, read_given, s
 from ledger.errors import Integrity, Refused, Unfinished, Usage
 from schemas.counted import counted
 from schemas.credentials import carries_credentials, without_credentials
+from schemas.secret_shapes import marked_secrets
 
 MAX_TOKEN_BYTES = 64 << 10
 
@@ -161,7 +162,7 @@ def _branch(name: str) -> str:
 
 def _check_address(remote: str, context: Context) -> None:
     """Raises Usage for an address that may not be recorded, Refused for a place that is none."""
-    if carries_credentials(remote):
+    if carries_credentials(remote) or marked_secrets(remote):
         raise Usage(
             "the address of the remote carries a password or a token, and it is recorded: let git "
             "know it instead (a credential helper, SSH), and give the address without"

@@ -104,6 +104,33 @@ def test_an_address_to_push_to(ledger: Run, study: Path) -> None:
     assert len(facts_of(study)) == before
 
 
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+def test_a_token_in_the_path_of_an_address(ledger: Run, study: Path) -> None:
+    before = len(facts_of(study))
+    ran = ledger("checkpoint", "--study", study, "--push", f"https://127.0.0.1:9/{TOKEN}/x.git")
+    assert ran.status == 2 and "credential helper" in ran.err and TOKEN not in ran.err
+    assert len(facts_of(study)) == before
+
+
+@pytest.mark.parametrize("text", [f"checked with {TOKEN}", "password: s3cr3t!x"])
+def test_a_secret_in_what_a_person_says(
+    ledger: Run, study: Path, tmp_path: Path, text: str
+) -> None:
+    """A reason, or the name of a file: it would stand in the ledger for good."""
+    before = facts_of(study)
+    for words in (
+        ("query", "SELECT * FROM outcomes", "--reason", text),
+        ("amend", "--reason", text),
+        ("checkpoint", "--copy", str(tmp_path / text)),
+    ):
+        ran = ledger(*words, "--study", study)
+        assert ran.status == 1 and "seems to hold a" in ran.err
+        assert TOKEN not in ran.out + ran.err and "s3cr3t" not in ran.out + ran.err
+    assert facts_of(study) == before
+
+
 def test_what_git_repeats(
     ledger: Run, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
