@@ -39,11 +39,22 @@ def check_receipt(
     caller has fetched from a remote that is not on this machine."""
     if "\0" in event.where:
         return False, "it names no place"
+    if event.kind != "time" and _leads_elsewhere(event.where):
+        return (
+            False,
+            "its path leads through a link; give what is there with --against or --git-clone",
+        )
     if event.kind == "copy":
         return _check_copy(event, ledger)
     if event.kind == "git":
         return _check_git(event, ledger, git_clone)
     return _check_time(event, time_authority)
+
+
+def _leads_elsewhere(where: str) -> bool:
+    """True for a path that is not the place itself, as it is recorded: who sends a ledger could
+    name, by ``/proc/self/cwd``, what was sent along with it."""
+    return os.path.isabs(where) and os.path.realpath(where) != where
 
 
 def _check_copy(event: CheckpointAnchored, ledger: Path) -> tuple[bool, str]:

@@ -8,9 +8,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from ledger.anchors import check_receipt
 from ledger.signing_keys import CONFIG_HOME_VARIABLE, config_home
+from ledger.study_directory import StudyDirectory
 from schemas.events.ledger import CheckpointAnchored
 from tests.cli.conftest import Run, facts_of
 
@@ -125,6 +128,23 @@ def test_a_copy_on_another_path(ledger: Run, study: Path, tmp_path: Path) -> Non
     assert counting(ledger, study, "--require", "copy") == (0, ["copy"])
     place.unlink()
     assert counting(ledger, study, "--require", "copy") == (4, [])
+
+
+@pytest.mark.parametrize("kind", ["copy", "git"])
+def test_a_place_that_came_with_the_ledger_is_no_other_place(
+    ledger: Run, study: Path, remote: Path, tmp_path: Path, kind: str
+) -> None:
+    """A path that begins with a link, as /proc/self/cwd does, leads wherever the sender likes."""
+    kept = remote if kind == "git" else tmp_path / "note"
+    option = "--push" if kind == "git" else "--copy"
+    assert ledger("checkpoint", "--study", study, option, kept).status == 0
+    (event,) = anchored(study)
+    path = StudyDirectory(study).ledger
+    assert check_receipt(event, path)[0]
+    (tmp_path / "link").symlink_to(kept.parent)
+    sent = msgspec.structs.replace(event, where=str(tmp_path / "link" / kept.name))
+    counts, why = check_receipt(sent, path)
+    assert not counts and "leads through a link" in why
 
 
 def test_the_ledgers_own_folder_is_no_other_place(ledger: Run, study: Path) -> None:
