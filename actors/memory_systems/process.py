@@ -21,7 +21,7 @@ from pathlib import Path
 
 from actors.memory_systems.contract import SystemFailure
 from actors.sandbox import Finished, Limits, Sandbox
-from actors.sandbox.layout import interpreter, interpreter_paths, launcher_interpreter
+from actors.sandbox.layout import interpreter_paths, launcher_interpreter
 from actors.sandbox.run import remove_tree
 from ledger.errors import LedgerError, Refused
 from ledger.regular_file import open_regular, read_regular
@@ -82,7 +82,8 @@ class Program:
 def find_program(command: tuple[str, ...], study: Path) -> Program:
     """The program, and what it needs to see.
 
-    ``python`` and ``python3`` are the interpreter that we run in; another one is named by a path.
+    ``python`` and ``python3`` are the interpreter that we run in; another one is named by a path,
+    and what it needs is told from where it lies: nothing of a stranger runs outside of the sandbox.
     An argument that is an existing file, relative to the study's folder, is visible with the folder
     that it lies in (with the whole ``node_modules`` where it lies in one), but from the study's own
     folder, where the answers lie, it alone. Raises Refused where there is no such program.
@@ -100,11 +101,8 @@ def find_program(command: tuple[str, ...], study: Path) -> Program:
             f"{name!r} is no program here: install it, or name it by its path, relative to the "
             "study's folder"
         )
-    visible: list[Path] = [Path(program)]
+    visible: list[Path] = [Path(program), *_brought_with(Path(program))]
     own: list[Path] = []
-    if Path(program).name.startswith("python"):
-        visible += interpreter_paths(interpreter(Path(program)))
-        visible += _environment(Path(program))
     found = []
     for argument in arguments:
         if (path := _file_named(argument, study)) is None:
@@ -114,7 +112,7 @@ def find_program(command: tuple[str, ...], study: Path) -> Program:
         shown = _shown_with(path, study)
         visible.append(shown)
         own.append(path if shown.name == "node_modules" else shown)
-    if "/" in name and not _of_the_system(program):
+    if "/" in name and not _of_the_system(Path(program), study):
         own.append(Path(program))
     return Program((program, *found), tuple(visible), tuple(own))
 
@@ -159,7 +157,7 @@ def words_that_reach(
             continue
         places = [place]
         if not index:
-            places += _environment(place)
+            places += _brought_with(place)
         elif (path := _file_named(word, study)) is not None:
             places.append(_shown_with(path, study))
         real = [Path(os.path.realpath(each)) for each in places]
@@ -175,11 +173,18 @@ def _file_named(argument: str, study: Path) -> Path | None:
     return None if argument.startswith("-") or not os.path.isfile(path) else path
 
 
-def _environment(program: Path) -> list[Path]:
-    """The virtual environment that a Python belongs to, if it does."""
-    place = program.parent.parent
-    is_one = program.name.startswith("python") and (place / "pyvenv.cfg").is_file()
-    return [place] if is_one else []
+def _brought_with(program: Path) -> list[Path]:
+    """What a Python needs beside its program: the folder that it is installed in, known by its
+    landmark (``lib/python3.11/os.py``), and its virtual environment. Of other programs nothing."""
+    if not program.name.startswith("python"):
+        return []
+    brought = []
+    prefix = Path(os.path.realpath(program)).parent.parent
+    if prefix not in map(Path, ("/", "/usr")) and any(prefix.glob("lib*/python3*/os.py")):
+        brought.append(prefix)
+    if (program.parent.parent / "pyvenv.cfg").is_file():
+        brought.append(program.parent.parent)
+    return brought
 
 
 def _shown_with(path: Path, study: Path) -> Path:
@@ -190,8 +195,12 @@ def _shown_with(path: Path, study: Path) -> Path:
     return path if study.is_relative_to(path.parent) else path.parent
 
 
-def _of_the_system(program: str) -> bool:
-    return program.startswith(("/usr/", "/bin/")) or Path(program).name.startswith("python")
+def _of_the_system(program: Path, study: Path) -> bool:
+    """Whether it is installed: below /usr, or a Python that lies elsewhere than in the study."""
+    if program.is_relative_to("/usr") or program.is_relative_to("/bin"):
+        return True
+    real = Path(os.path.realpath(program))
+    return bool(_brought_with(program)) and not real.is_relative_to(study)
 
 
 class Conversation:

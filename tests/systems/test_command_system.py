@@ -4,6 +4,8 @@ Each hostile system is a program of a few lines; what it does becomes a class of
 and no run is void.
 """
 
+import json
+import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +17,13 @@ import pytest
 
 from actors.memory_systems.command import CommandSystem
 from actors.memory_systems.contract import CaseFolders, Opening, SystemFailure
-from actors.memory_systems.process import MAX_LINE, MAX_SAID, find_program, unbound_files
+from actors.memory_systems.process import (
+    MAX_LINE,
+    MAX_SAID,
+    find_program,
+    unbound_files,
+    words_that_reach,
+)
 from actors.sandbox import open_sandbox
 from ledger.errors import Refused
 from schemas.events.mining import SandboxProbed
@@ -568,6 +576,29 @@ def test_a_program_sees_its_own_folder_and_never_the_studys(tmp_path: Path) -> N
     for missing in ("no-such-program", "./main.py"):
         with pytest.raises(Refused, match="is no program here"):
             find_program((missing,), study)
+
+
+def test_no_program_of_a_stranger_runs_outside_of_the_sandbox(tmp_path: Path) -> None:
+    """A Python named by its path is known by where it lies, and not by asking it."""
+    study = tmp_path / "study"
+    for folder in ("tools", "inner/bin", "inner/lib/python3.9"):
+        (study / folder).mkdir(parents=True)
+    (study / "inner/lib/python3.9/os.py").touch()
+    told = json.dumps(["3.11.7", str(study / "tools/python_agent"), str(study), []])
+    for path in ("tools/python_agent", "inner/bin/python3"):
+        (study / path).write_text(f"#!/bin/sh\ntouch {study}/it-ran\necho '{told}'\n")
+        (study / path).chmod(0o755)
+    stranger = find_program(("tools/python_agent",), study)
+    assert stranger.visible == (study / "tools/python_agent",)
+    assert list(stranger.sources()) == ["python_agent"]
+    within = find_program(("inner/bin/python3",), study)
+    assert within.visible == (study / "inner/bin/python3", study / "inner")
+    assert list(within.sources()) == ["python3"]
+    assert words_that_reach(("inner/bin/python3",), study, [study / "inner/F1.yaml"])
+    assert not (study / "it-ran").exists()
+    ours = find_program((sys.executable, "-c", ""), study)
+    assert Path(sys.base_prefix) in ours.visible or sys.base_prefix == "/usr"
+    assert ours.own == ()
 
 
 def test_what_is_said_is_bounded() -> None:
