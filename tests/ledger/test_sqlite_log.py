@@ -21,7 +21,8 @@ from ledger.clock import now_us, timestamp
 from ledger.codec import encode_record
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, UnknownOutcome, Usage
 from ledger.log import Batch, NewEvent, StoredRecord
-from ledger.sqlite_log import SCHEMA, SqliteLog, ledger_error
+from ledger.sqlite_errors import ledger_error
+from ledger.sqlite_log import SCHEMA, SqliteLog
 from ledger.study_directory import IMPORTED_MARK
 from schemas.commands import ContinueStudy
 from schemas.events.cell import ProtocolViolated
