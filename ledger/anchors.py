@@ -89,7 +89,7 @@ def _check_git(event: CheckpointAnchored, ledger: Path, git_clone: Path | None) 
         commit = repository[event.receipt]
         if not isinstance(commit, pygit2.Commit):
             return False, "the receipt is not a commit"
-        tips = [branch.peel(pygit2.Commit).id for branch in repository.references.iterator()]
+        tips = [reference.peel(pygit2.Commit).id for reference in repository.references.iterator()]
         reachable = any(
             tip == commit.id or repository.descendant_of(tip, commit.id) for tip in tips
         )
@@ -99,7 +99,7 @@ def _check_git(event: CheckpointAnchored, ledger: Path, git_clone: Path | None) 
     if not isinstance(blob, pygit2.Blob) or blob.data != event.note.encode():
         return False, "the commit does not hold the note"
     if not reachable:
-        return False, "no branch of the remote holds the commit any more"
+        return False, "no branch or tag of the remote holds the commit any more"
     return True, "the remote holds the commit with the note"
 
 

@@ -290,7 +290,7 @@ CHECKED {count} positions: order, links, canonical form, versions in streams, co
 {f"CHECKED {contents} artifacts" if artifacts else "NOT CHECKED artifacts"}
 CHECKED {len(notes)} checkpoints; the largest that matches covers {proven} records
 {"" if arguments.key else "NOT "}CHECKED signatures of checkpoints (--key)
-NOT CHECKED events by their types, artifacts named inside artifacts, an older copy put back
+NOT CHECKED events by their types, forms of fractions, artifacts in others, an older copy put back
 NOT PROVEN anything about events after the first {proven}, or against the owner of the key""")
     return 3 if findings else 0
 
