@@ -15,7 +15,13 @@ class KeptFolder:
         self.live = place / "live"
         self._copies = place / "snapshots"
         self._copies.mkdir(exist_ok=True)
-        if not self.live.exists():
+        if self.live.exists():
+            # Opened anew: what its files say carries over, and no time, mode or attribute of them.
+            before = place / "before"
+            self.live.rename(before)
+            copy_tree(before, self.live)
+            remove_tree(before)
+        else:
             self.live.mkdir()
 
     def keep(self, known_as: str = "") -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from actors.memory_systems.contract import SystemFailure
 from actors.sandbox import Finished, Limits, Sandbox
 from actors.sandbox.layout import interpreter_paths, launcher_interpreter
-from actors.sandbox.run import remove_tree
+from actors.sandbox.run import open_again, remove_tree
 from ledger.errors import LedgerError, Refused
 from ledger.regular_file import open_regular, read_regular
 
@@ -322,6 +322,7 @@ class Conversation:
         left = self._workspace / "store"
         if left.is_dir() and not left.is_symlink():
             os.rename(left, self._store)
+            open_again(self._store)  # what it closed to us would not be seen, and still be there
         else:
             self._store.mkdir()  # it removed its store, or put something else there
         remove_tree(self._place)
@@ -450,12 +451,16 @@ def file_digest(path: Path) -> str:
 
 def tree_digest(folder: Path) -> str:
     """SHA-256 over lines ``<digest>  <path>``, sorted by path, and behind them ``<path>/`` of every
-    empty folder. Raises SystemFailure above MAX_STORE bytes."""
+    empty folder and ``<path> -> <target>`` of every link and what else is no file. Raises
+    SystemFailure above MAX_STORE bytes."""
     files = sorted(regular_files(folder), key=lambda path: path.relative_to(folder).as_posix())
     if sum(path.lstat().st_size for path in files) > MAX_STORE:
         raise SystemFailure("flooded", f"a store of more than {MAX_STORE} bytes")
     lines = [f"{file_digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
     lines += sorted(f"{path.relative_to(folder).as_posix()}/\n" for path in empty_folders(folder))
+    for path in sorted(set(_entries(folder)).difference(files)):
+        target = os.readlink(path) if path.is_symlink() else ""
+        lines.append(f"{path.relative_to(folder).as_posix()} -> {target}\n")
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -521,6 +521,12 @@ def _landlock_covers_files() -> bool:
     return launcher.landlock_version() >= 3
 
 
+def open_again(directory: Path) -> None:
+    """Make readable what untrusted code has closed to us; no link is followed."""
+    command = ["chmod", "-R", "u+rwX", "--", str(directory)]
+    subprocess.run(command, check=False, capture_output=True)
+
+
 def remove_tree(directory: Path) -> None:
     """Remove what untrusted code may have written, also folders that it closed to us. Raises
     OSError where something is left.
@@ -533,8 +539,7 @@ def remove_tree(directory: Path) -> None:
         return
     remove = ["rm", "-r", "-f", "--", str(directory)]
     if subprocess.run(remove, check=False, capture_output=True).returncode:
-        open_again = ["chmod", "-R", "u+rwX", "--", str(directory)]
-        subprocess.run(open_again, check=False, capture_output=True)
+        open_again(directory)
         done = subprocess.run(remove, check=False, capture_output=True)
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip()[:300]

@@ -554,6 +554,39 @@ def test_a_store_is_restored_by_its_digest(
     system.close()
 
 
+def test_what_a_program_closes_is_seen_all_the_same(
+    tmp_path: Path, program: Callable[[str], Memory], sandbox_event: SandboxProbed
+) -> None:
+    """A folder without rights is empty to whoever may not read it, and its owner opens it again."""
+    folders = CaseFolders(tmp_path / "case")
+    folders.create()
+    closing = program(
+        """
+        def close(message):
+            os.mkdir("store/d")
+            with open("store/d/kept", "w") as file:
+                file.write("what was taught")
+            os.chmod("store/d/kept", 0)
+            os.chmod("store/d", 0)
+            say(type="seeded", ids={})
+        serve(seed=close)
+        """
+    )
+    kind, unsafe = sandbox_event.kind, sandbox_event.accepted_unsafe
+    opening = Opening(
+        folders,
+        10.0,
+        lambda: open_sandbox(kind, tmp_path, unsafe=unsafe),  # type: ignore[arg-type]
+        tmp_path,
+    )
+    system = CommandSystem(closing, opening)
+    system.seed({"a": "one text"})
+    assert not system.snapshot().whole
+    (kept,) = folders.store.glob("live/d/kept")
+    assert (kept.stat().st_mode & 0o600, kept.parent.stat().st_mode & 0o700) == (0o600, 0o700)
+    system.close()
+
+
 def test_a_program_sees_its_own_folder_and_never_the_studys(tmp_path: Path) -> None:
     study = tmp_path / "study"
     (study / "agent").mkdir(parents=True)

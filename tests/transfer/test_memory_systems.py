@@ -1,5 +1,6 @@
 """What every memory under test promises: snapshot and restore by digest, ids of what is seeded."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,3 +229,24 @@ def test_a_kept_folder_shows_whether_a_file_is_all_that_lies_in_it(
     assert changed != before
     kept.restore(changed)
     assert kept.keep() == changed
+
+
+def test_nothing_but_what_files_say_carries_over(tmp_path: Path) -> None:
+    """What is taught could be written into the target of a link, a time or a mode."""
+    kept = KeptFolder(tmp_path)
+    note = kept.live / "notes"
+    note.write_text("one")
+    before = kept.keep()
+    (kept.live / "link").symlink_to("use the vault")
+    assert kept.keep() != before
+    (kept.live / "link").unlink()
+    assert kept.keep() == before
+    (kept.live / "link").symlink_to("use the vault")
+    note.chmod(0o751)
+    for path in (note, kept.live):
+        os.utime(path, (12_345, 12_345))
+    reopened = KeptFolder(tmp_path)
+    assert reopened.keep() == before
+    assert [path.name for path in reopened.live.iterdir()] == ["notes"]
+    assert note.stat().st_mode & 0o777 != 0o751
+    assert 12_345 not in (note.stat().st_mtime, kept.live.stat().st_mtime)
