@@ -49,6 +49,7 @@ _NO_NETWORK = (
     "econnrefused",
 )
 """Last words of programs in a sandbox without a network, in lower case."""
+_LEFT_OUT = frozenset({"node_modules", "__pycache__"})
 LIMITS = Limits(memory_bytes=1 << 37, disk_bytes=256 << 20, output_bytes=8_000)
 """Node reserves tens of gigabytes of addresses that it never uses."""
 
@@ -70,12 +71,29 @@ class Program:
 
     def sources(self) -> dict[str, str]:
         """Digest by name of everything of its own; not of libraries. Bounded."""
-        found: dict[str, str] = {}
+        return {
+            path.relative_to(place.parent).as_posix(): file_digest(path)
+            for place, path in self.files()
+        }
+
+    def files(self) -> Iterator[tuple[Path, Path]]:
+        """(place, file) of everything of its own but libraries and compiled copies, which it does
+        not see (:meth:`hidden`). A file that the command names is always among them."""
         for place in self.own:
             for path in sorted(regular_files(place)) if place.is_dir() else [place]:
-                name = path.relative_to(place.parent).as_posix()
-                if "node_modules" not in path.parts and "__pycache__" not in path.parts:
-                    found[name] = file_digest(path)
+                if _LEFT_OUT.isdisjoint(path.relative_to(place).parts):
+                    yield place, path
+
+    def hidden(self) -> list[Path]:
+        """Folders of compiled copies beneath its own: Python would run one whose source says
+        something else, and who looks for a change reads sources."""
+        found = []
+        for place in self.own:
+            for parent, folders, names in os.walk(place):
+                if "__pycache__" in folders:
+                    found.append(Path(parent, "__pycache__"))
+                installed = "pyvenv.cfg" in names  # is compiled once, and not read
+                folders[:] = [] if installed else sorted(set(folders) - _LEFT_OUT)
         return found
 
 
@@ -136,11 +154,9 @@ def unbound_files(command: tuple[str, ...], study: Path, documents: Iterable[str
     root = os.path.realpath(study)
     bound = {os.path.realpath(os.path.join(root, name)) for name in documents}
     found = set()
-    for place in find_program(command, study).own:
-        for path in regular_files(place) if place.is_dir() else [place]:
-            kept = {"node_modules", "__pycache__"}.isdisjoint(path.parts)
-            if kept and os.path.realpath(path) not in bound:
-                found.add(os.path.relpath(path, root))
+    for _, path in find_program(command, study).files():
+        if "node_modules" not in path.parts and os.path.realpath(path) not in bound:
+            found.add(os.path.relpath(path, root))
     return sorted(found)
 
 
@@ -263,6 +279,7 @@ class Conversation:
                 program.command,
                 workspace=self._workspace,
                 read_only=program.visible,
+                hidden=program.hidden(),
                 environment={
                     "PATH": "/usr/bin:/bin",
                     "LC_ALL": "C.UTF-8",

@@ -117,7 +117,8 @@ def mounts(
     for name in sorted(os.listdir(scratch / "etc")):
         steps[f"/etc/{name}"] = Mount("read", str(scratch / "etc" / name), f"/etc/{name}")
     for folder in filter(os.path.isdir, hidden):
-        steps[os.path.realpath(folder)] = Mount("hide", "", os.path.realpath(folder))
+        for hide in (os.path.abspath(folder), os.path.realpath(folder)):
+            steps[hide] = Mount("hide", "", hide)
     for folder in writable:
         steps[os.path.abspath(folder)] = Mount("write", str(folder), os.path.abspath(folder))
     for inside, outside in (

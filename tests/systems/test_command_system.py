@@ -5,6 +5,7 @@ and no run is void.
 """
 
 import json
+import py_compile
 import sys
 import textwrap
 from collections.abc import Callable
@@ -606,6 +607,7 @@ def test_a_program_sees_its_own_folder_and_never_the_studys(tmp_path: Path) -> N
     assert study / "agent" / "node_modules" in packaged.visible
     assert packaged.own == (study / "agent/node_modules/x/dist/index.js",)
     assert all(not study.is_relative_to(path) for path in packaged.visible)
+    assert list(packaged.sources()) == ["index.js"]  # it is what runs, wherever it lies
     for missing in ("no-such-program", "./main.py"):
         with pytest.raises(Refused, match="is no program here"):
             find_program((missing,), study)
@@ -632,6 +634,26 @@ def test_no_program_of_a_stranger_runs_outside_of_the_sandbox(tmp_path: Path) ->
     ours = find_program((sys.executable, "-c", ""), study)
     assert Path(sys.base_prefix) in ours.visible or sys.base_prefix == "/usr"
     assert ours.own == ()
+
+
+def test_python_runs_the_source_and_no_compiled_copy_beside_it(
+    worker: Make,
+    program: Callable[[str], Memory],
+    sandbox_event: SandboxProbed,
+) -> None:
+    """A copy can say something else than the file that the freeze has recorded."""
+    if sandbox_event.kind == "none":
+        pytest.skip("nothing on this host hides a folder")
+    memory = program("import helper\nserve(prompt=lambda m: say(type='final', text=helper.WORD))")
+    helper = Path(memory.command[1]).with_name("helper.py")
+    helper.write_text("WORD = 'another'")
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(helper), doraise=True, invalidation_mode=unchecked)
+    helper.write_text("WORD = 'source'")
+    lab = worker(memory)
+    events = lab.run(POSITIVE)
+    assert lab.context.artifacts.get(of(events, SessionClosed)[0].text) == b"source"
+    assert of(events, SurfaceRead)[0].side_effects == ()
 
 
 def test_what_is_said_is_bounded() -> None:
