@@ -5,11 +5,13 @@ Pure functions of the study and the files; what is refused here is refused befor
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
 
 import msgspec
 
 from actors.families.load import FamilyError, load_family
-from actors.memory_systems.process import words_that_reach
+from actors.memory_systems.process import file_digest, program_files, words_that_reach
 from ledger.errors import Refused
 from ledger.study_directory import StudyDirectory
 from schemas.identifiers import CellId, check_identifier
@@ -20,6 +22,8 @@ from schemas.transfer_study import Driver, Memory, System, TransferStudy
 
 CORRECTIONS = "corrections"
 """Folder in which people keep the files of their records."""
+NOTHING = sha256(b"").hexdigest()
+"""An empty file is a copy of every other one, and says nothing."""
 
 
 def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Family, ...]:
@@ -48,7 +52,7 @@ def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Fami
 
 def check_commands(directory: StudyDirectory, study: TransferStudy) -> None:
     """Raises Refused with every word of a command that would show a system the expected answers, or
-    that lies in what the ledger keeps for itself."""
+    that lies in what the ledger keeps for itself, and with every copy of a family beside one."""
     names = [*study.suite.families, directory.toml.name, directory.var.name, CORRECTIONS]
     kept = [directory.root / name for name in names]
     problems = [
@@ -56,6 +60,19 @@ def check_commands(directory: StudyDirectory, study: TransferStudy) -> None:
         "within the program's reach"
         for index, memory in enumerate(study.memories)
         for word, place in words_that_reach(memory.command, directory.root, kept)
+    ]
+    answers = {}
+    for name in study.suite.families:
+        with suppress(OSError):
+            answers[file_digest(directory.root / name)] = name
+    answers.pop(NOTHING, None)
+    commands = {memory.id: memory.command for memory in study.memories if memory.command}
+    brought = program_files(commands, directory.root)
+    problems += [
+        f"`memories[{index}].command`: {file} is {answers[digest]}, within the program's reach"
+        for index, memory in enumerate(study.memories)
+        for file, digest in brought.get(memory.id, {}).items()
+        if digest in answers
     ]
     if problems:
         raise Refused(

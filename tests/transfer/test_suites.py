@@ -1,5 +1,8 @@
 """From family files to what a transfer study freezes: units, cells, and what an amendment adds."""
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -177,6 +180,24 @@ def test_no_command_reaches_the_answers(tmp_path: Path, words: str, reached: str
     with pytest.raises(Refused, match="move the agent into a folder of its own") as refused:
         check_commands(StudyDirectory(root), study)
     assert f"`memories[1].command`: {words.split()[-1]!r} puts {reached} " in str(refused.value)
+
+
+@pytest.mark.parametrize("copy", [os.link, shutil.copyfile])
+def test_no_copy_of_a_family_lies_beside_a_command(
+    tmp_path: Path, copy: Callable[[Path, Path], object]
+) -> None:
+    """A second name of the file leads nowhere that a path could tell."""
+    for name in ("families/F101.yaml", "agent/a.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(name)
+    study = study_of("families/F101.yaml")
+    (own,) = [memory for memory in study.memories if memory.command]
+    memory = msgspec.structs.replace(own, command=("python3", "agent/a.py"))
+    study = msgspec.structs.replace(study, memories=(study.memories[0], memory))
+    check_commands(StudyDirectory(tmp_path), study)
+    copy(tmp_path / "families/F101.yaml", tmp_path / "agent/hints")
+    with pytest.raises(Refused, match=r"memories\[1\].*agent/hints is families/F101.yaml, within"):
+        check_commands(StudyDirectory(tmp_path), study)
 
 
 @pytest.mark.parametrize(
