@@ -97,7 +97,10 @@ class RetryAudit:
                 cell.begun = fact.seq
                 if event.attempt == 0:
                     return
-                self._findings.note(fact.seq, f"{name} runs a time more (attempt {event.attempt})")
+                stopped = f"; a stop of the run ended {cell.stopped} before it" * bool(cell.stopped)
+                self._findings.note(
+                    fact.seq, f"{name} runs a time more (attempt {event.attempt}{stopped})"
+                )
 
     def _problems(self, event: Event, cell: _Cell) -> Iterator[str]:
         match event:

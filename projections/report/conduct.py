@@ -21,6 +21,7 @@ from schemas.events.mining import LeakProbed, SandboxProbed
 from schemas.events.run import RunStarted, RunStopped, StudyCompleted
 from schemas.events.server import ModelLost, ServerMismatched
 from schemas.events.study import StudyFrozen
+from schemas.events.transfer import CaseFinished
 
 
 class Deviation(Value):
@@ -46,6 +47,7 @@ class Conduct:
         TurnAbandoned,
         CellFinished,
         CellVoided,
+        CaseFinished,
         GoldChecked,
         LeakProbed,
         ModelLost,
@@ -66,8 +68,8 @@ class Conduct:
         self._found: list[Deviation] = []
         self._asked_again: dict[str, list[tuple[int, str]]] = {}
         """(seq, cell) by reason."""
-        self._infrastructure: dict[str, str] = {}
-        """What last kept a cell from being observed."""
+        self._void: dict[str, tuple[str, str]] = {}
+        """What last kept a cell from being observed: what it was, and its words."""
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
@@ -96,10 +98,13 @@ class Conduct:
                         "tests ran without a sandbox", fact.seq, "accepted by who started the run"
                     )
             case CellStarted() if event.attempt > 0:
-                reason = self._infrastructure.get(cell, "")
-                self._add("cell run again after an infrastructure failure", fact.seq, cell, reason)
+                cause, reason = self._void.get(cell, ("an infrastructure failure", ""))
+                self._add(f"cell run again after {cause}", fact.seq, cell, reason)
             case CellFinished(ended="infrastructure"):
-                self._infrastructure[cell] = event.detail
+                self._void[cell] = "an infrastructure failure", event.detail
+            case CaseFinished(ended="void"):
+                cause = "a stop of the run" if event.stopped else "an infrastructure failure"
+                self._void[cell] = cause, event.detail
             case CellVoided():
                 self._add("cell voided", fact.seq, cell, event.reason)
             case TurnFailed(retry=True):

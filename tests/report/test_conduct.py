@@ -12,6 +12,7 @@ from schemas.events.grading import GoldChecked
 from schemas.events.mining import LeakProbed, SandboxProbed
 from schemas.events.run import RunStarted, RunStopped
 from schemas.events.server import ModelLost, ServerMismatched
+from schemas.events.transfer import CaseFinished
 from schemas.identifiers import parse_cell_id
 from tests.projections.tiny_study import digest_of
 
@@ -140,6 +141,17 @@ def test_a_rerun_says_why() -> None:
             records=(2,),
             detail=f"{CELL}: no sandbox",
         )
+    ]
+
+
+def test_a_case_that_a_stop_of_the_run_abandoned_is_no_failure_of_ours() -> None:
+    cell = started(0).cell
+    lost = CaseFinished(cell=cell, attempt=0, ended="void", detail="abandoned", uncertainty=())
+    stopped = msgspec.structs.replace(lost, stopped=True)
+    whats = [each.what for each in deviations(stopped, started(1), lost, started(2))]
+    assert whats == [
+        "cell run again after a stop of the run",
+        "cell run again after an infrastructure failure",
     ]
 
 

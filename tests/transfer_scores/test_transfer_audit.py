@@ -91,7 +91,11 @@ def test_a_run_that_was_stopped_is_none_of_the_attempts(tmp_path: Path, recorded
         for event in (*rest, finished):
             story.add(story.cells[0].stream, event)
     context = record(story, tmp_path / "study")
-    found = texts(audited(context, "retries"))
+    verdict = audited(context, "retries")
+    notes = [finding.text for finding in verdict.findings if "a time more" in finding.text]
+    assert notes
+    assert all(note.endswith("; a stop of the run ended 1 before it)") for note in notes)
+    found = texts(verdict)
     assert bool(found) is not recorded, found
     assert all("a stop that nobody recorded" in text for text in found)
     progress = fold(Progress(context.artifacts.get), context.log_facts())
