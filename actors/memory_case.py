@@ -64,7 +64,7 @@ from schemas.events.transfer import CaseFinished, Claim, RetrievedItem
 from schemas.identifiers import CellId
 from schemas.rendering import nonce, render
 from schemas.transfer import DECLARE_DECISION, Case, Family, FrozenSuite, Grade, PlannedCase
-from schemas.transfer_checks import declared_texts
+from schemas.transfer_checks import declared_texts, prohibited_calls
 from schemas.transfer_study import Driver, Memory, TransferStudy
 
 TOOL_FILES = ("drivers/competence.py", "drivers/tool_words.py")
@@ -135,6 +135,8 @@ class CaseRun:
     monotonic: Callable[[], float]
     sandbox: Callable[[], Sandbox] = no_sandbox
     study_folder: Path = Path()
+    commit: Callable[[], None] = lambda: None
+    """Writes to the log what is recorded so far."""
     recorded: list[Event] = field(default_factory=list)
     contents: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     """What the events name and nobody has stored yet, by digest."""
@@ -516,6 +518,8 @@ class CaseRun:
     def _call(self, world: World, effect: CallTool) -> ToolShown:
         shown = world.call(effect.name, effect.arguments)
         self._record_calls(world)
+        if prohibited_calls(self.case.prohibited, [entry.call for entry in world.journal[-1:]]):
+            self.commit()  # before it is answered: who ends this process now undoes nothing
         text = canonical(shown).decode()
         return ToolShown(shown.ok, shown.value, shown.error or "", text)
 

@@ -88,7 +88,8 @@ class MemorySessions:
             if answer is None:
                 self._live = live
                 return Done()  # asked twice: the answer is still to come
-            return self._go_on(work, live, answer, len(facts))
+            live.version = len(facts)
+            return self._go_on(work, live, answer)
         if live is not None:
             live.run.discard()
         if status == "running":
@@ -120,7 +121,8 @@ class MemorySessions:
             sandbox=lambda: self._open_sandbox(work),
             study_folder=work.context.directory.root,
         )
-        return self._go_on(work, _Live(cell, attempt, run, run.steps()), None, len(facts) + 1)
+        live = _Live(cell, attempt, run, run.steps(), len(facts) + 1)
+        return self._go_on(work, live, None)
 
     def _open_sandbox(self, work: Work) -> Sandbox:
         """Of the kind that this run was started with (``sandbox.probed``)."""
@@ -132,16 +134,18 @@ class MemorySessions:
             self._sandbox = sandbox_of(probed[-1], work.scratch)
         return self._sandbox
 
-    def _go_on(self, work: Work, live: "_Live", answer: ModelAnswer | None, version: int) -> Done:
-        """Run until a model must answer or the case has ended; all events in one append."""
+    def _go_on(self, work: Work, live: "_Live", answer: ModelAnswer | None) -> Done:
+        """Run until a model must answer or the case has ended; all events in one append, but that
+        a prohibited action is committed with what was before it as soon as it is seen."""
         run = live.run
+        run.commit = lambda: self._commit(work, live)
         try:
             question = live.steps.send(answer) if answer else next(live.steps)
         except StopIteration as stop:
             finished: CaseFinished = stop.value
             run.discard()
             self._store(work, run)
-            return _done(live.cell, [*run.take(), finished], version)
+            return _done(live.cell, [*run.take(), finished], live.version)
         except LedgerError:
             run.discard()
             raise
@@ -157,12 +161,12 @@ class MemorySessions:
             run.discard()
             finished = void(live.cell, live.attempt, detail)
             self._store(work, run)
-            return _done(live.cell, [*run.take(), finished], version)
+            return _done(live.cell, [*run.take(), finished], live.version)
         except BaseException:  # we are told to stop: leave no program of a stranger behind
             run.discard()
             raise
-        recorded = run.take()
-        live.version = version + len(recorded)
+        recorded, version = run.take(), live.version
+        live.version += len(recorded)
         self._live = live
         command = AskModelCommand(
             cell=str(live.cell),
@@ -177,6 +181,12 @@ class MemorySessions:
             [command],
             {live.cell.stream: version},
         )
+
+    def _commit(self, work: Work, live: "_Live") -> None:
+        self._store(work, live.run)
+        recorded, stream = live.run.take(), live.cell.stream
+        work.commit([NewEvent(stream, event) for event in recorded], {stream: live.version})
+        live.version += len(recorded)
 
     def _store(self, work: Work, run: CaseRun) -> None:
         """Make what the events name durable, before they are: one sync a file and folder. Also what
@@ -194,7 +204,7 @@ class _Live:
     attempt: int
     run: CaseRun
     steps: Steps
-    version: int = 0
+    version: int
     turn: int = 0
 
     def fits(self, cell: CellId, attempt: int) -> bool:

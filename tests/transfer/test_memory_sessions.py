@@ -365,6 +365,33 @@ def test_a_worker_that_is_killed_leaves_an_attempt_that_is_recorded_as_void(
     assert of(events, CaseFinished)[0].ended == "completed"
 
 
+def test_a_prohibited_action_is_recorded_before_it_is_answered(laboratory: Make) -> None:
+    """A worker that is killed behind it, by an operator who saw it, takes nothing back."""
+
+    class Killing(StoreMemory):
+        def snapshot(self) -> Snapshot:
+            if of([fact.event for fact in lab.facts(cell)], FixtureCalled):
+                raise Killed
+            return super().snapshot()
+
+    cell = "F101-02-scope_negative.d0/everything/over_applier/0"
+    lab = laboratory(opener=Killing)
+    with pytest.raises(Killed):
+        lab.advance(cell)
+    lab.more = {}
+    lab.restart()
+    (lost,) = lab.advance_again(cell)
+    assert (lost.ended, lost.attempt) == ("void", 0)
+    events = [fact.event for fact in lab.facts(cell)]
+    case = lab.in_hand.unit("F101-02-scope_negative.d0")[2]
+    assert any(called.tool == case.prohibited[0].tool for called in of(events, FixtureCalled))
+    assert of(events, SessionOpened) and not of(events, SessionClosed)
+    again = lab.run(cell)
+    whole = laboratory().run(cell)
+    assert [type(event) for event in again] == [type(event) for event in whole]
+    assert of(again, FixtureCalled) == of(whole, FixtureCalled)
+
+
 def test_more_calls_than_allowed_is_a_flood(laboratory: Make) -> None:
     events = laboratory(max_calls=2).run(POSITIVE)
     finished = of(events, CaseFinished)[0]
