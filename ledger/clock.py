@@ -6,8 +6,9 @@ nowhere else: nothing that is ranked, selected, planned, projected or analysed m
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VARIANT = str.maketrans("0123456789abcdef", "89ab" * 4)
 """The two fixed bits and two random ones, from a random digit."""
 
@@ -19,8 +20,8 @@ def now_us() -> int:
 
 def timestamp(microseconds: int) -> str:
     """RFC 3339 in UTC with exactly six fractional digits: ``2026-07-18T09:30:00.000000Z``."""
-    moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{microseconds % 1_000_000:06d}Z"
+    moment = _EPOCH + timedelta(microseconds=microseconds)
+    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def uuid7s(microseconds: int, count: int) -> list[str]:

@@ -66,6 +66,8 @@ def encode_events(events: Sequence[Event]) -> list[bytes]:
 
     Raises RecordRefused like ``encode_data``, for the first that is refused.
     """
+    if len(events) == 1:
+        return [encode_data(events[0])]
     return [
         data
         for start in range(0, len(events), AT_ONCE)
