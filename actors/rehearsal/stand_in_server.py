@@ -24,7 +24,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
@@ -533,8 +533,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     with server.running():
         ready = {"port": server.port, "simulated": True}
-        sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
-        sys.stdout.flush()
+        # Who started it may have been killed meanwhile; then its input has ended too.
+        with suppress(BrokenPipeError):
+            os.write(sys.stdout.fileno(), msgspec.json.encode(ready) + b"\n")
         while sys.stdin.buffer.read(4096):
             pass
 

@@ -163,3 +163,19 @@ def test_lms_without_a_server(tmp_path: Path) -> None:
 def test_a_port_that_is_taken(process: StandInProcess, tmp_path: Path) -> None:
     with pytest.raises(StandInError, match="exit status 1"):
         StandInProcess(tmp_path, simulated_study=False, port=process.port)
+
+
+def test_one_whose_starter_is_gone_before_it_is_ready_ends_without_a_word(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("token")
+    arguments = ["-m", "actors.rehearsal.stand_in_server", "--token-file", str(token)]
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(
+        [sys.executable, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
+    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    child.stdout.close()
+    child.stdin.close()
+    with child.stderr as errors:
+        assert errors.read() == ""
+    assert child.wait() == 0
