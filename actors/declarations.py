@@ -11,6 +11,7 @@ from harnesses import registry
 from ledger.errors import Usage
 from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments
+from schemas.counted import first_few
 from schemas.selection import ChangedSetting
 from schemas.study import Study
 from schemas.study_file import AnyStudy
@@ -74,9 +75,9 @@ def in_short(names: Sequence[str]) -> str:
     """The first few files, as a user knows them."""
     shown = [
         "the installed libraries" if name == "libraries" else name.removeprefix("documents/")
-        for name in names[:SHOWN]
+        for name in names
     ]
-    return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return first_few(shown, SHOWN)
 
 
 def _way_back(names: Sequence[str], study: AnyStudy | None) -> str:

@@ -30,14 +30,13 @@ from actors.loop import Done, Handlers, Work
 from actors.planning import make_plan
 from actors.sandbox import SandboxReport, probe
 from actors.sandbox.ladder import LADDER
-from actors.suites import check_commands
+from actors.suites import check_commands, present_programs
 from actors.testing import accepted_sandbox
 from actors.transfer_operator import (
     amended_plan,
     families_event,
     plan_prepared,
     prepared,
-    present_programs,
     put_programs,
     system_identities,
 )

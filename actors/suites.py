@@ -14,6 +14,7 @@ from actors.families.load import FamilyError, load_family
 from actors.memory_systems.process import file_digest, program_files, words_that_reach
 from ledger.errors import Refused
 from ledger.study_directory import StudyDirectory
+from projections.frozen_programs import Programs
 from schemas.identifiers import CellId, check_identifier
 from schemas.lifecycle import Standing, effective_lifecycle, standings_of
 from schemas.plan import Plan, PlannedCell
@@ -50,6 +51,12 @@ def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Fami
     return tuple(families)
 
 
+def present_programs(directory: StudyDirectory, study: TransferStudy) -> Programs:
+    """What the commands of the study's memories bring at this moment."""
+    commands = {memory.id: memory.command for memory in study.memories if memory.command}
+    return program_files(commands, directory.root)
+
+
 def check_commands(directory: StudyDirectory, study: TransferStudy) -> None:
     """Raises Refused with every word of a command that would show a system the expected answers, or
     that lies in what the ledger keeps for itself, and with every copy of a family beside one."""
@@ -66,8 +73,7 @@ def check_commands(directory: StudyDirectory, study: TransferStudy) -> None:
         with suppress(OSError):
             answers[file_digest(directory.root / name)] = name
     answers.pop(NOTHING, None)
-    commands = {memory.id: memory.command for memory in study.memories if memory.command}
-    brought = program_files(commands, directory.root)
+    brought = present_programs(directory, study)
     problems += [
         f"`memories[{index}].command`: {file} is {answers[digest]}, within the program's reach"
         for index, memory in enumerate(study.memories)

@@ -34,6 +34,7 @@ from projections.transfer_results import (
 from projections.transfer_run_page import build_run_page
 from projections.transfer_scores import RunScore, TransferScores
 from schemas.base import ArtifactRef
+from schemas.counted import first_few
 from schemas.events.transfer import TransferScored
 from schemas.transfer_study import TransferStudy
 
@@ -74,11 +75,10 @@ def scored(context: Context, results: TransferResults) -> TransferScored:
     """The event that writes the scores down. Raises Refused for an upgrade without a new run."""
     upgraded = upgrades(recorded_scores(context), results.runs)
     if upgraded:
-        more = f" and {len(upgraded) - 5} more" if len(upgraded) > 5 else ""
         raise Refused(
-            f"this would turn unobserved into pass without a new run: {'; '.join(upgraded[:5])}"
-            f"{more}. What was not observed stays so (scoring rule 6); to observe it, run the case "
-            "again under an amended suite or system"
+            "this would turn unobserved into pass without a new run: "
+            f"{first_few(upgraded, 5, '; ')}. What was not observed stays so (scoring rule 6); to "
+            "observe it, run the case again under an amended suite or system"
         )
     return TransferScored(
         scorer=results.scorer,

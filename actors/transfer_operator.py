@@ -11,10 +11,15 @@ import msgspec
 from actors.families.problems import said_once
 from actors.families.review import review_suite
 from actors.loop import Work
-from actors.memory_systems.process import program_files
-from actors.suites import check_commands, extend_plan, freeze_suite, plan_suite, read_families
+from actors.suites import (
+    check_commands,
+    extend_plan,
+    freeze_suite,
+    plan_suite,
+    present_programs,
+    read_families,
+)
 from ledger.errors import Refused
-from ledger.study_directory import StudyDirectory
 from projections.corrections import Corrections
 from projections.fold import fold
 from projections.frozen_programs import Programs
@@ -44,12 +49,6 @@ def prepared(work: Work, study: TransferStudy) -> tuple[FrozenSuite, Plan]:
 def plan_prepared(work: Work, plan: Plan) -> PlanPrepared:
     content = work.artifacts.put(msgspec.json.encode(plan), JSON)
     return PlanPrepared(plan=content, cells=len(plan.cells))
-
-
-def present_programs(directory: StudyDirectory, study: TransferStudy) -> Programs:
-    """What the commands of the study's memories bring at this moment."""
-    commands = {memory.id: memory.command for memory in study.memories if memory.command}
-    return program_files(commands, directory.root)
 
 
 def put_programs(work: Work, programs: Programs) -> ArtifactRef:

@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.families.half_formal import convert
 from actors.families.yaml_file import BadFile, Document, read_yaml
-from schemas.counted import counted
+from schemas.counted import counted, first_few
 from schemas.transfer import Family
 
 FILL = "FILL:"
@@ -62,10 +62,9 @@ def unfilled(document: Document) -> list[tuple[int, str, str]]:
 def _refuse_unfilled(document: Document) -> None:
     places = unfilled(document)
     if places:
-        shown = "; ".join(f"line {line} `{key}`" for line, key, _ in places[:20])
-        more = f" and {len(places) - 20} more" if len(places) > 20 else ""
+        shown = first_few([f"line {line} `{key}`" for line, key, _ in places], 20, "; ")
         raise BadFile(
-            f"{document.name}: {counted(len(places), 'place')} to fill in ({FILL} …): {shown}{more}"
+            f"{document.name}: {counted(len(places), 'place')} to fill in ({FILL} …): {shown}"
         )
 
 

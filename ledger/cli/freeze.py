@@ -8,7 +8,7 @@ import click
 
 from ledger.cli.options import json_option, print_json, printable, study_option, writing
 from ledger.errors import LedgerError
-from schemas.counted import counted
+from schemas.counted import counted, first_few
 from schemas.events.study import StudyFrozen
 from schemas.transfer_study import TransferStudy
 
@@ -127,8 +127,7 @@ def _print_suite(
     for waiver in waivers:
         print(f"waived         {waiver.rule} {waiver.case}: {printable(waiver.reason)}")
     if unbound:
-        more = f" and {len(unbound) - SHOWN} more" if len(unbound) > SHOWN else ""
-        print(f"not bound      {printable(', '.join(unbound[:SHOWN]))}{more}: a command sees them")
+        print(f"not bound      {printable(first_few(unbound, SHOWN))}: a command sees them")
         print(
             "               and what runs after one has changed is exploratory; to bind them, list"
         )

@@ -17,6 +17,7 @@ from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import LedgerError, Refused, SafetyStop
 from ledger.log import decode
 from projections.progress import Progress
+from schemas.counted import first_few
 from schemas.credentials import without_credentials
 from schemas.events.run import RunStarted
 from schemas.identifiers import RUN_STREAM
@@ -123,7 +124,7 @@ def run_study(
 def warn_of_other_programs(context: Context) -> None:
     """One line on standard error where a command brings other files than at the freeze: no document
     binds them, so that the run begins, and its records say so."""
-    from actors.transfer_operator import present_programs
+    from actors.suites import present_programs
     from projections.fold import fold
     from projections.frozen_programs import SHOWN, FrozenPrograms
 
@@ -132,9 +133,8 @@ def warn_of_other_programs(context: Context) -> None:
         return
     programs = fold(FrozenPrograms(context.artifacts.get), context.log_facts())
     if changed := programs.changed(present_programs(context.directory, study)):
-        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         print(
-            f"ledger: since the freeze {printable(', '.join(changed[:SHOWN]))}{more}: what runs "
+            f"ledger: since the freeze {printable(first_few(changed, SHOWN))}: what runs "
             "with it is exploratory. Files that `documents` lists are bound, and no run begins "
             "with other ones",
             file=sys.stderr,

@@ -7,6 +7,8 @@ right-to-left override or a zero-width space must not change how the text around
 import re
 from collections.abc import Sequence
 
+from schemas.counted import first_few
+
 _LINE_BREAKS = re.compile(r"[ \t\r\n]*[\t\r\n][ \t\r\n]*")
 
 _ANYWHERE = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -58,5 +60,4 @@ def markdown_code(text: str) -> str:
 
 def listed(items: Sequence[object]) -> str:
     """``12, 15, 18``; of many only the first ones, and how many there are."""
-    left = len(items) - LISTED
-    return ", ".join(map(str, items[:LISTED])) + (f" and {left} more" if left > 0 else "")
+    return first_few(items, LISTED)
