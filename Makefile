@@ -83,7 +83,7 @@ slow-sweeps: $(VENV)/dev.stamp $(VENV)/real-model.stamp
 	$(PYTEST) --dist loadfile -m slow $(SWEEPS) $(PYTEST_ARGS)
 
 systems-sweep: $(VENV)/dev.stamp $(VENV)/mem0.stamp server-memory
-	$(BIN)/python -m pytest tests/systems/test_mem0_memory.py tests/systems/test_mcp_memory.py
+	$(BIN)/python -m pytest tests/memory_systems/test_mem0_memory.py tests/memory_systems/test_mcp_memory.py
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python tests/benchmarks/report.py

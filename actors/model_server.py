@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from actors.cell_engine import JSON, ModelRequest, RecordedAnswer, RecordedCall
 from actors.loop import Done, Work
+from actors.repair.cell_engine import JSON, ModelRequest, RecordedAnswer, RecordedCall
 from actors.servers.contract import (
     BackPressure,
     ChatAnswer,

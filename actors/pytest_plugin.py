@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from projections.transfer_results import TransferResults
+    from projections.transfer.results import TransferResults
 
 OPTION = "--ledger-study"
 _CHANGED = "ledger_changed_threshold"
@@ -114,13 +114,13 @@ def read_results(folder: Path) -> "TransferResults":
     Raises LedgerError where there is no study, no analysis, one that later records outdate, or a
     study of another kind.
     """
-    from actors import analysis, outdated_analysis
     from actors.loop import Context
+    from actors.study import analysis, outdated_analysis
     from ledger.artifacts import Artifacts
     from ledger.errors import Refused, Usage
-    from ledger.sqlite_log import SqliteLog
+    from ledger.sqlite.log import SqliteLog
     from ledger.study_directory import StudyDirectory
-    from projections.transfer_results import TransferResults
+    from projections.transfer.results import TransferResults
 
     directory = StudyDirectory(folder)
     if not directory.ledger.is_file():

@@ -27,7 +27,7 @@ import msgspec
 
 if TYPE_CHECKING:  # the tools import this module, so the names are only needed by type checkers
     from harnesses.tools.workspace import Workspace
-    from schemas.offered_tool import OfferedTool
+    from schemas.transfer.offered_tool import OfferedTool
 
 ReasoningHistory = Literal["omit", "tool_chain", "keep"]
 

@@ -7,7 +7,7 @@ from ledger.checkpoint import Checkpointer
 from ledger.clock import new_id
 from ledger.errors import Integrity
 from ledger.log import Batch, NewEvent
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.envelope import FORMAT_VERSION
 from schemas.events.ledger import LedgerCreated

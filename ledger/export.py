@@ -30,14 +30,18 @@ from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
 from ledger.last_seen import known_ledger, remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
-from ledger.record_checks import (
+from ledger.regular_file import open_regular
+from ledger.signing_keys import config_home, parse_verifier_key
+from ledger.sqlite.log import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from ledger.study_directory import IMPORTED_MARK, StudyDirectory
+from ledger.verify.record_checks import (
     MAX_REMEMBERED_ARTIFACTS,
     MISSING,
     Page,
     artifacts_of_unknown_type,
     check_artifact,
 )
-from ledger.record_sources import (
+from ledger.verify.untrusted_records import (
     ARTIFACTS_FOLDER,
     CHECKPOINTS_FILE,
     DATABASE_FILE,
@@ -51,11 +55,7 @@ from ledger.record_sources import (
     open_records,
     read_checkpoint_log,
 )
-from ledger.regular_file import open_regular
-from ledger.signing_keys import config_home, parse_verifier_key
-from ledger.sqlite_log import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
-from ledger.study_directory import IMPORTED_MARK, StudyDirectory
-from ledger.verify import Options, Report, verify
+from ledger.verify.verification import Options, Report, verify
 from schemas.base import ArtifactRef
 from schemas.counted import counted
 

@@ -31,7 +31,7 @@ from ledger.errors import Refused
 from ledger.log import EventLog, decode
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
 from ledger.study_directory import StudyDirectory
-from ledger.verify import Options, verify
+from ledger.verify.verification import Options, verify
 
 CLOCK_MARGIN_US = 60_000_000
 """Time stamps of files may lag behind the clock, and the clock may be set."""

@@ -13,7 +13,7 @@ import msgspec
 from ledger.log import Fact
 from projections.fold import ReadArtifact, Row, Table
 from projections.progress import Progress
-from projections.tasks import MinedTasks
+from projections.repair.tasks import MinedTasks
 from schemas.base import Event, Value
 from schemas.changed_values import changed_values
 from schemas.events.cell import CellStarted
@@ -22,7 +22,7 @@ from schemas.plan import undeclared
 from schemas.selection import NOT_RECORDED
 from schemas.study import Study
 from schemas.study_file import AnyStudy, parse_study
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.study import TransferStudy
 
 WHAT_CAN_BE_AMENDED = (
     "Bound by the freeze, and open to amendments: study.toml, the documents that it names, the "

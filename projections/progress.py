@@ -32,7 +32,7 @@ from schemas.identifiers import CellId
 from schemas.plan import Plan, PlannedCell
 from schemas.study_file import AnyStudy, parse_study
 from schemas.task import Task
-from schemas.transfer import FrozenSuite
+from schemas.transfer.family import FrozenSuite
 
 
 @dataclass

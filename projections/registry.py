@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 
 from projections.amendments import Amendments
-from projections.corrections import Corrections
 from projections.fold import Projection, ReadArtifact, Table
-from projections.outcomes import Outcomes
 from projections.pending_commands import PendingCommands
 from projections.progress import Progress
-from projections.repairs import Repairs
+from projections.repair.outcomes import Outcomes
+from projections.repair.tasks import MinedTasks
 from projections.residency import Residency
-from projections.tasks import MinedTasks
-from projections.transfer_tables import TransferTables
+from projections.transfer.corrections import Corrections
+from projections.transfer.remediations import Repairs
+from projections.transfer.tables import TransferTables
 
 PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
     Progress: Progress,

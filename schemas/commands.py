@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from schemas.base import ArtifactRef, Value
-from schemas.correction import Correction, Name, Timestamp, Words
 from schemas.identifiers import Identifier
-from schemas.transfer import Layer
+from schemas.transfer.correction import Correction, Name, Timestamp, Words
+from schemas.transfer.family import Layer
 
 Role = Literal[
     "operator",

@@ -1,6 +1,6 @@
 """A study is data: the contents of ``study.toml``, its common parts and the kind ``repair``.
 
-The kind ``transfer`` is in ``schemas/transfer_study.py``; ``schemas/study_file.py`` reads the file.
+The kind ``transfer`` is in ``schemas/transfer/study.py``; ``schemas/study_file.py`` reads the file.
 Study 2 and the example ship as such files; no study is special-cased in code.
 """
 

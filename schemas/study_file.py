@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from schemas.study import Study, check_study
-from schemas.transfer_study import TransferStudy, check_transfer_study
+from schemas.transfer.study import TransferStudy, check_transfer_study
 from schemas.validation_messages import explain
 
 AnyStudy = Study | TransferStudy

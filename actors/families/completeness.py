@@ -11,19 +11,12 @@ from typing import Any
 import msgspec
 
 from actors.families.problems import Findings, Problem
-from projections.corrections import Corrections
-from schemas.correction import Correction
-from schemas.correction_rules import instant_problem, record_problems
-from schemas.lifecycle import (
-    Standings,
-    effective_lifecycle,
-    eligible,
-    opponents,
-    same_subject,
-)
+from projections.transfer.corrections import Corrections
 from schemas.look_alikes import as_it_looks
 from schemas.secret_shapes import secrets_in
-from schemas.transfer import (
+from schemas.transfer.correction import Correction
+from schemas.transfer.correction_rules import instant_problem, record_problems
+from schemas.transfer.family import (
     DECLARE_DECISION,
     NEEDS_RESOLUTION,
     NEGATIVES,
@@ -35,7 +28,14 @@ from schemas.transfer import (
     Exercise,
     Family,
 )
-from schemas.transfer_checks import declared_texts, malformed
+from schemas.transfer.family_checks import declared_texts, malformed
+from schemas.transfer.lifecycle import (
+    Standings,
+    effective_lifecycle,
+    eligible,
+    opponents,
+    same_subject,
+)
 
 ALWAYS_NEEDED: tuple[CaseKind, ...] = (
     "positive",

@@ -39,9 +39,16 @@ from actors.families.tool_inference import (
 )
 from actors.families.yaml_file import Document
 from schemas.base import Value
-from schemas.correction import Correction, EffectiveLifecycle, Name, Session, Timestamp, Words
 from schemas.identifiers import Identifier
-from schemas.transfer import (
+from schemas.transfer.correction import (
+    Correction,
+    EffectiveLifecycle,
+    Name,
+    Session,
+    Timestamp,
+    Words,
+)
+from schemas.transfer.family import (
     NEEDS_RESOLUTION,
     NEGATIVES,
     REQUIRED_STAGES,
@@ -64,7 +71,7 @@ from schemas.transfer import (
     Waiver,
     WriteSession,
 )
-from schemas.transfer_checks import ALWAYS_THERE, DECISION, look_up
+from schemas.transfer.family_checks import ALWAYS_THERE, DECISION, look_up
 
 WHOLE_STATE = "state"
 PLACELESS = frozenset({WHOLE_STATE, *ALWAYS_THERE})

@@ -13,7 +13,7 @@ from typing import Any
 
 from actors.families.problems import Findings, Problem
 from actors.fixture.world import World
-from schemas.transfer import (
+from schemas.transfer.family import (
     DECLARE_DECISION,
     NEEDS_RESOLUTION,
     Acknowledgement,
@@ -24,7 +24,7 @@ from schemas.transfer import (
     Family,
     Tool,
 )
-from schemas.transfer_checks import (
+from schemas.transfer.family_checks import (
     MISSING,
     Decision,
     Observed,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from actors.families.problems import Findings, Problem
-from schemas.correction import Correction
-from schemas.transfer import NEEDS_RESOLUTION, Case, CaseKind, Family
+from schemas.transfer.correction import Correction
+from schemas.transfer.family import NEEDS_RESOLUTION, Case, CaseKind, Family
 
 MAX_TOPIC_TERMS = 12
 SHARED_RUN = 4

@@ -1,7 +1,8 @@
 """A family from the bytes of its file: the product's own form, or the readable notation.
 
-A file with the key ``format`` is in the product's own form (``schemas.transfer.Family``), and every
-key that the form does not know is an error. One without it is in the half-formal notation, which
+A file with the key ``format`` is in the product's own form (``schemas.transfer.family.Family``),
+and every key that the form does not know is an error. One without it is in the half-formal
+notation, which
 ``actors/families/half_formal.py`` converts.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 from actors.families.half_formal import convert
 from actors.families.yaml_file import BadFile, Document, read_yaml
 from schemas.counted import counted, first_few
-from schemas.transfer import Family
+from schemas.transfer.family import Family
 
 FILL = "FILL:"
 """Marks a place of a scaffold that its author fills in; what follows says with what."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from schemas.transfer import Family
+from schemas.transfer.family import Family
 
 
 class Dumper(yaml.SafeDumper):  # type: ignore[misc]  # the library has no types

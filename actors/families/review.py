@@ -12,9 +12,9 @@ import msgspec
 from actors.families import completeness, leakage_lint
 from actors.families.ideal_calls import check_satisfiable
 from actors.families.problems import Findings, Problem
-from projections.corrections import Corrections
-from schemas.lifecycle import standings_of
-from schemas.transfer import WAIVABLE_RULES, Family
+from projections.transfer.corrections import Corrections
+from schemas.transfer.family import WAIVABLE_RULES, Family
+from schemas.transfer.lifecycle import standings_of
 
 
 def review(family: Family, corrections: Corrections | None = None) -> list[Problem]:

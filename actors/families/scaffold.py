@@ -13,8 +13,8 @@ import yaml
 
 from actors.families.load import FILL
 from actors.families.own_form import Dumper
-from schemas.correction import ANY, Correction
-from schemas.transfer import NEEDS_RESOLUTION, CaseKind, Exercise
+from schemas.transfer.correction import ANY, Correction
+from schemas.transfer.family import NEEDS_RESOLUTION, CaseKind, Exercise
 
 MAX_ID = 48
 """Ids of records and cases are made from the correction's, and are at most 64 long."""

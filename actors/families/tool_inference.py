@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from schemas.transfer import Effect, Operation, Tool
+from schemas.transfer.family import Effect, Operation, Tool
 
 ParameterType = Literal["string", "integer", "number", "boolean", "list"]
 

@@ -61,9 +61,9 @@ from harnesses.drivers.contract import (
 from harnesses.memory.contract import StoredItem
 from ledger.errors import Refused
 from ledger.regular_file import read_regular
-from schemas.correction import Session
 from schemas.events.transfer import Capabilities
-from schemas.transfer_study import Memory
+from schemas.transfer.correction import Session
+from schemas.transfer.study import Memory
 
 PROTOCOL = 1
 MAX_ITEMS = 10_000

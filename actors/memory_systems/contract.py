@@ -19,9 +19,9 @@ from harnesses.drivers.contract import SessionInput, Steps
 from harnesses.memory.contract import Notice, StoredItem
 from ledger.errors import Refused
 from schemas.base import Value
-from schemas.correction import Session
 from schemas.events.transfer import Capabilities
-from schemas.transfer import Grade
+from schemas.transfer.correction import Session
+from schemas.transfer.family import Grade
 
 DIGEST = "[0-9a-f]{64}"
 MEMORY_LAYERS = ("representation", "indexing", "query", "relevance_filter", "conflict_policy")

@@ -26,10 +26,10 @@ from actors.memory_systems.contract import (
 )
 from actors.memory_systems.store import source_digest
 from harnesses.memory.contract import StoredItem
-from schemas.correction import ANY, Session
 from schemas.events.transfer import Capabilities
-from schemas.rendering import read_record, render_note
-from schemas.transfer_study import Memory
+from schemas.transfer.correction import ANY, Session
+from schemas.transfer.rendering import read_record, render_note
+from schemas.transfer.study import Memory
 
 MAX_FOLDER_NAME = 200
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -81,7 +81,7 @@ class FolderMemory:
             sources={"folder.py": source_digest("actors", "memory_systems/folder.py")},
             layers={
                 "representation": layer_digest(
-                    "sections", layout, source_digest("schemas", "rendering.py")
+                    "sections", layout, source_digest("schemas", "transfer/rendering.py")
                 ),
                 "indexing": layer_digest("a folder a project"),
                 "query": layer_digest("all loaded files"),

@@ -34,10 +34,10 @@ from actors.memory_systems.process import (
 from harnesses.memory.contract import StoredItem
 from ledger.errors import Refused
 from ledger.regular_file import read_regular
-from schemas.correction import Session
 from schemas.events.transfer import Capabilities
-from schemas.rendering import render_note
-from schemas.transfer_study import Memory
+from schemas.transfer.correction import Session
+from schemas.transfer.rendering import render_note
+from schemas.transfer.study import Memory
 
 if TYPE_CHECKING:
     from actors.memory_systems.mcp_client import ToolClient

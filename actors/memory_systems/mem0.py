@@ -29,10 +29,10 @@ from actors.memory_systems.process import Conversation, find_program
 from actors.memory_systems.store import source_digest
 from harnesses.memory.contract import StoredItem
 from ledger.errors import Refused
-from schemas.correction import Session
 from schemas.events.transfer import Capabilities
-from schemas.rendering import read_record, render_note
-from schemas.transfer_study import Memory
+from schemas.transfer.correction import Session
+from schemas.transfer.rendering import read_record, render_note
+from schemas.transfer.study import Memory
 
 PROCESS = Path(__file__).with_name("mem0_process.py")
 ALL = 10_000

@@ -9,7 +9,7 @@ from actors.memory_systems.mcp import McpMemory
 from actors.memory_systems.mem0 import Mem0Memory
 from actors.memory_systems.store import StoreMemory
 from ledger.errors import Refused
-from schemas.transfer_study import Memory
+from schemas.transfer.study import Memory
 
 OpenMemory = Callable[[Memory, Opening], MemorySystem]
 

@@ -23,10 +23,10 @@ from actors.memory_systems.contract import (
 )
 from harnesses.memory.contract import StoredItem
 from harnesses.memory.policies import POLICIES, may_be_kept
-from schemas.correction import Session
 from schemas.events.transfer import Capabilities
-from schemas.rendering import render_note
-from schemas.transfer_study import Memory
+from schemas.transfer.correction import Session
+from schemas.transfer.rendering import render_note
+from schemas.transfer.study import Memory
 
 STORE_FORMAT = "json-lines 1"
 
@@ -77,7 +77,7 @@ class StoreMemory:
             sources=files_of,
             layers={
                 "representation": layer_digest(
-                    STORE_FORMAT, source_digest("schemas", "rendering.py")
+                    STORE_FORMAT, source_digest("schemas", "transfer/rendering.py")
                 ),
                 "indexing": layer_digest(
                     {"full": "ranked", "retrieval": "ranked"}.get(memory.policy, memory.policy),

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.git import Git, GitError
 from actors.mining.recipes import MiningError
+from actors.test_runs.git import Git, GitError
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from actors.git import Git, GitError
 from actors.mining.history import IsolatedRepository
 from actors.mining.trees import Entry, TreeStore
+from actors.test_runs.git import Git, GitError
 from schemas.overlay import Changes, WrittenFile
 
 # Everything that user, system or repository configuration could change is pinned.

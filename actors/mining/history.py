@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pygit2
 
-from actors.git import Git
 from actors.mining.borrowed_objects import borrowed_objects
 from actors.mining.recipes import MiningError
 from actors.mining.trees import TreeStore, UnreadableObject
+from actors.test_runs.git import Git
 
 
 @dataclass(frozen=True)

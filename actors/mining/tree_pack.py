@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from actors.git import Git, GitError
 from actors.mining.borrowed_objects import borrowed_objects
 from actors.mining.recipes import MiningError
+from actors.test_runs.git import Git, GitError
 
 
 def pack_trees(repository_path: Path, tree_ids: Iterable[str]) -> bytes:

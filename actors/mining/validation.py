@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from actors.mining.criteria import EXECUTED_CRITERIA
-from actors.mining.miner import Candidate
+from actors.mining.walk import Candidate
 from schemas.base import Count, Nanoseconds, Value
 from schemas.task import FailToPass
 

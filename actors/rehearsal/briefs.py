@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 
-from actors.frozen_study import FrozenStudy
 from actors.loop import Context
 from actors.rehearsal.simulated_agent import Brief, GoldFile
 from actors.rehearsal.stand_in_process import StandInProcess, port_of_last_time
 from actors.rehearsal.stand_in_state import catalogue_with
+from actors.repair.frozen_study import FrozenStudy
 from ledger.errors import Refused
 from projections.fold import fold
 from projections.progress import Progress

@@ -10,7 +10,7 @@ commit. It ships as a `git fast-import` stream, so that every machine gets the s
 import tempfile
 from pathlib import Path
 
-from actors.git import Git, GitError
+from actors.test_runs.git import Git, GitError
 from ledger.errors import Integrity, Refused, Unfinished
 
 BRANCH = "main"

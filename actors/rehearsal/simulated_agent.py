@@ -217,7 +217,8 @@ def _read_conversation(messages: Sequence[Mapping[str, Any]]) -> _Seen:
         if message.get("role") == "assistant":
             seen.turns += 1
             waiting = []
-            for call in message.get("tool_calls") or ():
+            calls = message.get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
                 parsed = _call(call)
                 if parsed is not None:
                     seen.calls.append(parsed)

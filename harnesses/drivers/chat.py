@@ -34,7 +34,7 @@ from harnesses.drivers.contract import (
     remember,
 )
 from schemas.json_nesting import nesting
-from schemas.offered_tool import OfferedTool
+from schemas.transfer.offered_tool import OfferedTool
 
 MALFORMED_IN_A_ROW = 3
 MAX_NESTING = 64

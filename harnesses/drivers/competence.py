@@ -1,9 +1,9 @@
 """What the rule-based drivers can do: find what governs, decide, act, read back.
 
 The drivers share this one competence and differ in what they believe, so that a suite's results
-differ by exactly that. It reads a record's words (``schemas.rendering``), the prompt and what tools
-return; it knows no family. Where words of an argument's name, of order or of the small tables in
-``tool_words`` do not give a value, it has none and asks somebody who can decide.
+differ by exactly that. It reads a record's words (``schemas.transfer.rendering``), the prompt and
+what tools return; it knows no family. Where words of an argument's name, of order or of the small
+tables in ``tool_words`` do not give a value, it has none and asks somebody who can decide.
 """
 
 import json
@@ -34,9 +34,9 @@ from harnesses.drivers.tool_words import (
     value_beside,
     verb_of,
 )
-from schemas.offered_tool import OfferedTool
-from schemas.rendering import RecordText
-from schemas.transfer import DECLARE_DECISION, NEEDS_RESOLUTION
+from schemas.transfer.family import DECLARE_DECISION, NEEDS_RESOLUTION
+from schemas.transfer.offered_tool import OfferedTool
+from schemas.transfer.rendering import RecordText
 
 WRITES = 3
 """How often a change is asked for until it shows."""

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harnesses.contract import Message
-from schemas.correction import Session
-from schemas.offered_tool import OfferedTool
+from schemas.transfer.correction import Session
+from schemas.transfer.offered_tool import OfferedTool
 
 ClaimKind = Literal["recalled", "saved", "checked", "done"]
 

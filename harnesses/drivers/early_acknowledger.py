@@ -5,7 +5,7 @@ Otherwise the reader, so that only what was falsely acknowledged tells the two a
 
 from harnesses.drivers.competence import follow, follow_sources, most_fitting, resolve
 from harnesses.drivers.contract import Claimed, Finish, SessionInput, Steps, recall, remember
-from schemas.rendering import read_records
+from schemas.transfer.rendering import read_records
 
 
 def run(given: SessionInput) -> Steps:

@@ -5,7 +5,7 @@ Neither that a record was not admitted, nor a conflict, nor another subject keep
 
 from harnesses.drivers.competence import follow, follow_sources
 from harnesses.drivers.contract import Claimed, Finish, SessionInput, Steps, recall, remember
-from schemas.rendering import read_records
+from schemas.transfer.rendering import read_records
 
 
 def run(given: SessionInput) -> Steps:

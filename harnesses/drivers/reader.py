@@ -8,7 +8,7 @@ what a memory lets through shows in what the reader does.
 
 from harnesses.drivers.competence import follow, follow_sources, most_fitting, resolve
 from harnesses.drivers.contract import Claimed, Finish, SessionInput, Steps, recall, remember
-from schemas.rendering import read_records
+from schemas.transfer.rendering import read_records
 
 
 def run(given: SessionInput) -> Steps:

@@ -9,8 +9,8 @@ their competence: see ``docs/glossary.md``, "rule-based driver".
 import re
 from collections.abc import Sequence
 
-from schemas.offered_tool import OfferedTool
-from schemas.transfer import DECLARE_DECISION
+from schemas.transfer.family import DECLARE_DECISION
+from schemas.transfer.offered_tool import OfferedTool
 
 READ_VERBS = frozenset(
     ("read", "get", "list", "show", "search", "find", "look", "view", "fetch", "query")

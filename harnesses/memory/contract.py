@@ -1,15 +1,15 @@
 """What a memory policy gets and gives. Policies are pure functions of a store's items.
 
 A store holds texts under ids and nothing else: scope, validity and what replaces what are read out
-of the texts (``schemas.rendering``). So every policy works from what a snapshot of the store shows,
-and a text that says nothing of them has none.
+of the texts (``schemas.transfer.rendering``). So every policy works from what a snapshot of the
+store shows, and a text that says nothing of them has none.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from schemas.correction import Session
+from schemas.transfer.correction import Session
 
 
 @dataclass(frozen=True)

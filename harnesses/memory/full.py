@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from harnesses.memory.contract import Notice, NoticeKind, Recalled, StoredItem
 from harnesses.memory.ranking import ranked, words
-from schemas.correction import Session
-from schemas.rendering import RecordText, read_record
+from schemas.transfer.correction import Session
+from schemas.transfer.rendering import RecordText, read_record
 
 MARGIN = 2
 

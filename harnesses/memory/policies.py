@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from harnesses.memory import full
 from harnesses.memory.contract import Policy, Recalled, StoredItem
 from harnesses.memory.ranking import ranked
-from schemas.correction import Session
+from schemas.transfer.correction import Session
 
 
 def none(items: Sequence[StoredItem], query: str, session: Session, results: int) -> Recalled:

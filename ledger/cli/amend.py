@@ -28,7 +28,7 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     cells until the first cell has begun.
     """
     from actors.loop import carry_out
-    from actors.operator import HANDLERS
+    from actors.study.orders import HANDLERS
     from ledger.cli.next_step import after_freeze
     from projections.amendments import IN_WORDS, Amendments, changed_keys
     from projections.fold import Follower

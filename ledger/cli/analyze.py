@@ -19,10 +19,10 @@ from ledger.cli.options import (
 from ledger.errors import Refused, Usage
 
 if TYPE_CHECKING:
-    from actors.analysis import AnyResults
+    from actors.study.analysis import AnyResults
     from projections.progress import Progress
-    from projections.results import Results
-    from projections.transfer_results import TransferResults
+    from projections.repair.results import Results
+    from projections.transfer.results import TransferResults
 
 
 @click.command("analyze")
@@ -51,8 +51,9 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool, interim
         ledger analyze --reason "every cell has ended, as planned"
         ledger analyze --check
     """
-    from actors import analysis, operator
     from actors.loop import carry_out
+    from actors.study import analysis
+    from actors.study import orders as operator
     from ledger.cli.inspection_gate import may_append, pass_gate
     from ledger.cli.next_step import warn_of_edits
     from schemas.commands import AnalyseStudy
@@ -101,11 +102,11 @@ def _require_end(study: Path, interim: bool) -> "Progress":
 
 
 def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
-    from actors import analysis
-    from actors.declarations import differs
-    from projections.repair_report import primary_sentence
-    from projections.transfer_report import result_sentence
-    from projections.transfer_results import TransferResults
+    from actors.study import analysis
+    from actors.study.declarations import differs
+    from projections.repair.report import primary_sentence
+    from projections.transfer.report import result_sentence
+    from projections.transfer.results import TransferResults
 
     head = results.computed_from
     if isinstance(results, TransferResults):
@@ -140,7 +141,7 @@ def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
 
 
 def _print_systems(results: "TransferResults") -> None:
-    from projections.transfer_report import NOTICE
+    from projections.transfer.report import NOTICE
 
     print()
     print_table(
@@ -175,7 +176,7 @@ def _print_systems(results: "TransferResults") -> None:
 
 
 def _print_contrasts(results: "Results") -> None:
-    from projections.repair_report import verdict_word
+    from projections.repair.report import verdict_word
     from projections.report.numbers import NONE, difference, interval, p_value
 
     rows: list[dict[str, Any]] = []
@@ -204,8 +205,8 @@ def _print_contrasts(results: "Results") -> None:
 
 
 def _check(study: Path, as_json: bool) -> int:
-    from actors import analysis
-    from projections.transfer_results import TransferResults
+    from actors.study import analysis
+    from projections.transfer.results import TransferResults
 
     with reading(study) as context:
         fact, completed = analysis.last_analysis(context)

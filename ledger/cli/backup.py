@@ -32,7 +32,7 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
     histories. A copy without records that you have seen is refused until you say they are lost.
     """
     from ledger.export import backup
-    from ledger.verify import exit_status
+    from ledger.verify.verification import exit_status
 
     require_ledger(StudyDirectory(study))
     report = backup(study, directory)

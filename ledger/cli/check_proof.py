@@ -39,8 +39,8 @@ def command(
     have signed.
     """
     from ledger.checkpoint import check_signature, parse_checkpoint
-    from ledger.proofs import InclusionProof, Refuted, check_proof, parse_proof
     from ledger.signing_keys import config_home, load_signing_key, parse_verifier_key
+    from ledger.verify.proofs import InclusionProof, Refuted, check_proof, parse_proof
 
     line = read_given(record).removesuffix(b"\n") if record is not None else None
     verifier = parse_verifier_key(key) if key is not None else None

@@ -135,9 +135,9 @@ def _anchor(
 ) -> dict[str, Any]:
     """Record an anchor; returns what verification would say of it now."""
     from actors.loop import carry_out
-    from actors.operator import HANDLERS
-    from ledger.anchors import check_receipt
+    from actors.study.orders import HANDLERS
     from ledger.checkpoint import parse_checkpoint
+    from ledger.verify.anchors import check_receipt
     from schemas.commands import AnchorCheckpoint
     from schemas.events.ledger import CheckpointAnchored
 
@@ -172,7 +172,7 @@ def _check_address(remote: str, context: Context) -> None:
 
 
 def _check_place(place: Path, context: Context) -> None:
-    from ledger.anchors import lies_beside
+    from ledger.verify.anchors import lies_beside
 
     if lies_beside(place, context.directory.ledger):
         raise Refused(

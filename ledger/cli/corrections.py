@@ -19,9 +19,9 @@ from ledger.cli.options import (
 from ledger.errors import Refused, Usage
 
 if TYPE_CHECKING:
-    from projections.corrections import Corrections
+    from projections.transfer.corrections import Corrections
     from schemas.commands import Command
-    from schemas.correction import Correction
+    from schemas.transfer.correction import Correction
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,8 +69,8 @@ def add(study: Path, as_json: bool, who: str, files: tuple[Path, ...]) -> None:
     A file holds one record, a list of records, or a mapping with the key `records`. What looks like
     a secret is refused before anything reaches the ledger.
     """
-    from actors.corrections import read_records
     from actors.families.yaml_file import BadFile
+    from actors.transfer.corrections import read_records
     from schemas.commands import AddCorrections
 
     records: list[Correction] = []
@@ -292,7 +292,7 @@ def _record(study: Path, order: "Command") -> None:
     """Carry the command out; what its types do not allow is the caller's mistake."""
     import msgspec
 
-    from actors.corrections import carry_out
+    from actors.transfer.corrections import carry_out
     from schemas.validation_messages import explain
 
     try:
@@ -315,7 +315,7 @@ def _identifier(text: str) -> str:
 def _instant(text: str) -> str:
     import re
 
-    from schemas.correction_rules import instant_problem
+    from schemas.transfer.correction_rules import instant_problem
 
     if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", text) or instant_problem(text):
         raise Usage(f"{text!r} is no instant: write it in UTC, like 2026-07-01T09:00:00Z")
@@ -323,7 +323,7 @@ def _instant(text: str) -> str:
 
 
 def _corrections(study: Path, position: int | None) -> "Corrections":
-    from projections.corrections import corrections_at
+    from projections.transfer.corrections import corrections_at
 
     with reading(study) as context:
         return corrections_at(context.log_facts(), position)
@@ -331,8 +331,8 @@ def _corrections(study: Path, position: int | None) -> "Corrections":
 
 def _lifecycle(known: "Corrections", name: str, now: str) -> str:
     """In a session that falls into the record's own scope, from a store of all that is known."""
-    from schemas.correction import Session
-    from schemas.lifecycle import effective_lifecycle
+    from schemas.transfer.correction import Session
+    from schemas.transfer.lifecycle import effective_lifecycle
 
     scope = known.standings[name].record.scope
     session = Session(

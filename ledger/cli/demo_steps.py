@@ -39,7 +39,7 @@ def goes_on(directory: Path, kind: str) -> bool:
 
 def _may_go_on(directory: Path, kind: str) -> bool:
     """True for a demo that was begun, is not complete, and was frozen with this version's code."""
-    from actors.declarations import not_as_frozen
+    from actors.study.declarations import not_as_frozen
     from ledger.cli.options import reading
     from projections.amendments import Amendments
     from projections.fold import fold

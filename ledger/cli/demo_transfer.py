@@ -23,8 +23,8 @@ from ledger.cli.demo_steps import (
 )
 from ledger.cli.options import print_table
 from ledger.errors import Unfinished
-from projections.transfer_report import behaves, behaviour_names
-from projections.transfer_results import TransferResults
+from projections.transfer.report import behaves, behaviour_names
+from projections.transfer.results import TransferResults
 
 QUICK_FAMILY = "families/F106.yaml"
 COLUMNS = {

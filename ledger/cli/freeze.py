@@ -10,7 +10,7 @@ from ledger.cli.options import json_option, print_json, printable, study_option,
 from ledger.errors import LedgerError
 from schemas.counted import counted, first_few
 from schemas.events.study import StudyFrozen
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.study import TransferStudy
 
 if TYPE_CHECKING:
     from projections.progress import Progress
@@ -33,7 +33,7 @@ def command(study: Path, as_json: bool) -> None:
     command sees too.
     """
     from actors.loop import carry_out
-    from actors.operator import HANDLERS
+    from actors.study.orders import HANDLERS
     from ledger.cli.power import power_lines
     from projections.fold import fold
     from projections.progress import Progress

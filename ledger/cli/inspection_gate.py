@@ -22,10 +22,10 @@ from ledger.cli.options import reading, writing
 from ledger.codec import decode_event
 from ledger.errors import Integrity, Refused, Unfinished
 from ledger.last_seen import known_ledger, recall
-from ledger.record_sources import Damaged, read_checkpoint_log
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import IMPORTED_MARK, StudyDirectory
+from ledger.verify.untrusted_records import Damaged, read_checkpoint_log
 from schemas.commands import AskModel
 from schemas.envelope import Envelope
 from schemas.events import EVENT_TYPES
@@ -61,7 +61,7 @@ def pass_gate(
     ``progress``: where the caller has folded it already.
     """
     from actors.loop import carry_out
-    from actors.operator import HANDLERS
+    from actors.study.orders import HANDLERS
     from projections.fold import fold
     from projections.progress import Progress
     from schemas.commands import InspectOutcomes

@@ -2,14 +2,14 @@
 
 import sys
 
-from actors.declarations import edited, in_short, texts_digest
 from actors.loop import Context
-from actors.outdated_analysis import outdated_by
+from actors.study.declarations import edited, in_short, texts_digest
+from actors.study.outdated_analysis import outdated_by
 from ledger.cli.printable import printable
 from projections.amendments import Amendments
 from projections.fold import fold
 from projections.progress import Progress
-from projections.tasks import MinedTasks
+from projections.repair.tasks import MinedTasks
 from schemas.counted import counted
 from schemas.events.study import (
     AnalysisCompleted,
@@ -20,7 +20,7 @@ from schemas.events.study import (
 )
 from schemas.study import Study
 from schemas.study_file import AnyStudy
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.study import TransferStudy
 
 
 def next_step(context: Context, study: AnyStudy) -> str:

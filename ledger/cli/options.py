@@ -24,7 +24,7 @@ from ledger.regular_file import (
     read_regular,
 )
 from ledger.signing_keys import config_home, parse_verifier_key
-from ledger.sqlite_log import APPLICATION_ID, SqliteLog
+from ledger.sqlite.log import APPLICATION_ID, SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.counted import counted
 

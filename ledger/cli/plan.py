@@ -20,7 +20,7 @@ def command(study: Path, as_json: bool) -> None:
     is prepared, not frozen: `ledger freeze` binds it.
     """
     from actors.loop import carry_out
-    from actors.operator import HANDLERS
+    from actors.study.orders import HANDLERS
     from projections.fold import fold
     from projections.progress import Progress
     from schemas.commands import PreparePlan

@@ -10,7 +10,7 @@ from ledger.cli.options import json_option, notes_in, print_json, reading, study
 from ledger.errors import Integrity, Refused, Usage
 
 if TYPE_CHECKING:
-    from ledger.sqlite_log import SqliteLog
+    from ledger.sqlite.log import SqliteLog
 
 VERIFY = "run `ledger verify-chain` and go on with a copy"
 
@@ -60,7 +60,12 @@ def command(
     outcome is left out unless --reason is given.
     """
     from ledger.cli.inspection_gate import pass_gate
-    from ledger.proofs import ConsistencyProof, InclusionProof, prove_consistency, prove_inclusion
+    from ledger.verify.proofs import (
+        ConsistencyProof,
+        InclusionProof,
+        prove_consistency,
+        prove_inclusion,
+    )
 
     if (seq is not None) + (sizes is not None) + (start is not None) != 1:
         raise Usage("name one record (`ledger prove 4711`), or give --consistency OLD NEW")

@@ -130,8 +130,8 @@ def _table_rows(tables: "tuple[TableDigest, ...]") -> list[dict[str, Any]]:
 
 def _execute(study: Path, cell: str, as_json: bool) -> int:
     from actors.loop import carry_out
-    from actors.operator import HANDLERS
-    from actors.reexecution import reexecute
+    from actors.repair.reexecution import reexecute
+    from actors.study.orders import HANDLERS
     from ledger.cli.inspection_gate import may_append
     from schemas.commands import RecordReexecution
     from schemas.identifiers import parse_cell_id

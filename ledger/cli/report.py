@@ -29,12 +29,13 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     computed from. results.json has the digest that the analysis recorded. Status 8 where a
     threshold of a transfer study is missed, or not decided since planned runs have not ended.
     """
-    from actors import analysis, operator
     from actors.loop import carry_out
+    from actors.study import analysis
+    from actors.study import orders as operator
     from ledger.atomic_file import write_file
     from ledger.cli.inspection_gate import may_append
     from ledger.cli.next_step import warn_of_edits
-    from projections.transfer_results import TransferResults
+    from projections.transfer.results import TransferResults
     from schemas.commands import WriteReport
 
     if out is not None:

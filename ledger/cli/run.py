@@ -21,7 +21,7 @@ from schemas.counted import first_few
 from schemas.credentials import without_credentials
 from schemas.events.run import RunStarted
 from schemas.identifiers import RUN_STREAM
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.study import TransferStudy
 
 
 @click.command("run")
@@ -66,8 +66,8 @@ def run_study(
 
     Raises the LedgerError that stopped the study; the stop is recorded first in every case.
     """
-    from actors.declarations import differs, edited
-    from actors.operator import HANDLERS
+    from actors.study.declarations import differs, edited
+    from actors.study.orders import HANDLERS
     from ledger.cli.next_step import as_bound
     from projections.fold import fold
     from schemas.commands import StartRun, StopRun
@@ -124,9 +124,9 @@ def run_study(
 def warn_of_other_programs(context: Context) -> None:
     """One line on standard error where a command brings other files than at the freeze: no document
     binds them, so that the run begins, and its records say so."""
-    from actors.suites import present_programs
+    from actors.transfer.suite import present_programs
     from projections.fold import fold
-    from projections.frozen_programs import SHOWN, FrozenPrograms
+    from projections.transfer.frozen_programs import SHOWN, FrozenPrograms
 
     _, study = context.directory.read_study()
     if not isinstance(study, TransferStudy):

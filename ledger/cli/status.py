@@ -23,7 +23,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
 
     Says too what is not as it was frozen, and what comes next.
     """
-    from actors.declarations import differs, not_as_frozen
+    from actors.study.declarations import differs, not_as_frozen
     from ledger.cli.next_step import as_bound
     from ledger.cli.run import summary
     from projections.fold import fold

@@ -23,8 +23,8 @@ from ledger.errors import Refused, Usage
 from schemas.counted import counted
 
 if TYPE_CHECKING:
-    from actors.miner import Progress
-    from projections.tasks import MinedTasks
+    from actors.mining.handlers import Progress
+    from projections.repair.tasks import MinedTasks
     from schemas.study import Repository
 
 repository_option = click.option(
@@ -57,10 +57,10 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
     tasks audit`.
     """
     from actors.loop import carry_out
-    from actors.miner import Miner
+    from actors.mining.handlers import Miner
     from ledger.cli.next_step import next_step
     from projections.fold import fold
-    from projections.tasks import MinedTasks
+    from projections.repair.tasks import MinedTasks
     from schemas.commands import MineRepository
 
     with writing(study) as context:
@@ -108,10 +108,10 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
     Interrupted, it goes on where it stopped: a candidate with a verdict is not run again.
     """
     from actors.loop import carry_out
-    from actors.miner import Miner
+    from actors.mining.handlers import Miner
     from ledger.cli.next_step import next_step
     from projections.fold import fold
-    from projections.tasks import MinedTasks
+    from projections.repair.tasks import MinedTasks
     from schemas.commands import ValidateCandidates
 
     with writing(study) as context:
@@ -159,7 +159,7 @@ def show(study: Path, as_json: bool, task: str | None) -> None:
     from ledger.cli.show import NO_TASKS
     from projections.fold import fold
     from projections.progress import Progress
-    from projections.tasks import MinedTasks
+    from projections.repair.tasks import MinedTasks
 
     with reading(study) as context:
         facts = list(context.log_facts())
@@ -216,7 +216,7 @@ def show(study: Path, as_json: bool, task: str | None) -> None:
 def audit(study: Path, as_json: bool, repository: str, criterion: str) -> None:
     """One row for every walked commit: verdict, first failed criterion and what decided it."""
     from projections.fold import fold
-    from projections.tasks import MinedTasks
+    from projections.repair.tasks import MinedTasks
 
     if criterion:
         from actors.mining.criteria import EXECUTED_CRITERIA, STATIC_CRITERIA
@@ -266,7 +266,7 @@ def freeze(study: Path, as_json: bool) -> None:
     freeze` another selection may be made in the same way.
     """
     from actors.loop import carry_out
-    from actors.operator import HANDLERS
+    from actors.study.orders import HANDLERS
     from projections.fold import fold
     from projections.progress import Progress
     from schemas.commands import FreezeTasks

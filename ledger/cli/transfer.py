@@ -13,13 +13,13 @@ from ledger.cli.options import json_option, print_json, printable, reading, stud
 from ledger.errors import Refused, Usage
 from ledger.study_directory import StudyDirectory
 from schemas.counted import counted
-from schemas.transfer import Exercise
+from schemas.transfer.family import Exercise
 
 if TYPE_CHECKING:
     from actors.families.load import LoadedFamily
     from actors.families.problems import Problem
-    from projections.corrections import Corrections
-    from schemas.correction import Correction
+    from projections.transfer.corrections import Corrections
+    from schemas.transfer.correction import Correction
 
 
 @click.group("transfer", cls=CommandGroup)
@@ -103,8 +103,8 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
     """
     from actors.families.problems import said_once
     from actors.families.review import review_suite, unwaived
-    from actors.suites import check_commands
-    from schemas.transfer_study import TransferStudy
+    from actors.transfer.suite import check_commands
+    from schemas.transfer.study import TransferStudy
 
     loaded, unread = _load(study, files)
     corrections = _corrections(study)
@@ -151,7 +151,7 @@ command.add_command(transfer_proxy.command)
 def _load(study: Path, files: Sequence[Path]) -> tuple[dict[str, "LoadedFamily"], list[str]]:
     """Families by file name, and what could not be read."""
     from actors.families.load import FamilyError, load
-    from schemas.transfer_study import TransferStudy
+    from schemas.transfer.study import TransferStudy
 
     contents: dict[str, bytes] = {}
     if files:
@@ -187,7 +187,7 @@ def _load(study: Path, files: Sequence[Path]) -> tuple[dict[str, "LoadedFamily"]
 
 def _corrections(study: Path) -> "Corrections":
     """What the study's ledger knows; nothing where there is no ledger."""
-    from projections.corrections import Corrections, corrections_at
+    from projections.transfer.corrections import Corrections, corrections_at
 
     if not StudyDirectory(study).ledger.exists():
         return Corrections()
@@ -196,8 +196,8 @@ def _corrections(study: Path) -> "Corrections":
 
 
 def _record(study: Path, correction: str) -> "Correction":
-    from actors.corrections import read_records
     from actors.families.yaml_file import BadFile
+    from actors.transfer.corrections import read_records
 
     path = Path(correction)
     if path.is_file():

@@ -18,7 +18,7 @@ from ledger.cli.options import (
     writing,
 )
 from ledger.errors import Usage
-from schemas.transfer import LAYERS
+from schemas.transfer.family import LAYERS
 
 if TYPE_CHECKING:
     from schemas.commands import Command
@@ -137,7 +137,7 @@ def list_(study: Path, as_json: bool) -> None:
     """List repairs with their step and how many of their runs have ended; shows no outcome."""
     from projections.fold import Follower
     from projections.progress import Progress
-    from projections.repairs import Repairs
+    from projections.transfer.remediations import Repairs
 
     with reading(study) as context:
         repairs, progress = Repairs(), Progress(context.artifacts.get)
@@ -172,10 +172,10 @@ def list_(study: Path, as_json: bool) -> None:
 
 
 def _carry_out(study: Path, command: "Command", name: str, as_json: bool) -> None:
-    from actors import transfer_repair
     from actors.loop import carry_out
+    from actors.transfer import remediation as transfer_repair
     from projections.fold import Follower
-    from projections.repairs import Repairs, row
+    from projections.transfer.remediations import Repairs, row
 
     with writing(study) as context:
         carry_out(context, command, transfer_repair.HANDLERS)

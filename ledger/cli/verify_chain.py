@@ -15,8 +15,8 @@ from ledger.cli.options import (
     study_option,
 )
 from ledger.errors import Unfinished, Usage
-from ledger.record_checks import Finding
 from ledger.study_directory import StudyDirectory
+from ledger.verify.record_checks import Finding
 from schemas.counted import counted
 
 FINDINGS_SHOWN = 50
@@ -108,7 +108,7 @@ def command(
     """
     import json
 
-    from ledger.verify import Options, exit_status, report_json, verify
+    from ledger.verify.verification import Options, exit_status, report_json, verify
 
     options = Options(
         key=key,

@@ -17,7 +17,7 @@ from ledger.cli.printable import printable
 from ledger.clock import new_id
 from ledger.errors import LedgerError, Refused, Usage
 from schemas.study import Server
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.study import TransferStudy
 
 if TYPE_CHECKING:
     from actors.servers.contract import ModelServer
@@ -99,7 +99,7 @@ def handlers_of(
         raise Refused("the study is not frozen: `ledger freeze` first")
     handlers: Handlers = {}
     if "scheduler" in roles:
-        from actors.scheduler import Scheduler
+        from actors.study.scheduler import Scheduler
 
         handlers = {**handlers, commands.ContinueStudy: Scheduler().continue_study}
     if "model_server" in roles:
@@ -119,8 +119,8 @@ def handlers_of(
             commands.ReleaseModels: actor.release_models,
         }
     if "memory_session" in roles and isinstance(study, TransferStudy):
-        from actors.frozen_suite import FrozenTransfer
-        from actors.memory_sessions import MemorySessions
+        from actors.transfer.frozen_suite import FrozenTransfer
+        from actors.transfer.sessions import MemorySessions
 
         sessions = MemorySessions(FrozenTransfer(context))
         if closing is not None:
@@ -128,9 +128,9 @@ def handlers_of(
         handlers = {**handlers, commands.AdvanceSession: sessions.advance}
     if isinstance(study, TransferStudy) or not {"cell", "test_run", "grader"} & set(roles):
         return handlers
-    from actors.cells import CellActor
-    from actors.frozen_study import FrozenStudy
-    from actors.grading import Grader
+    from actors.repair.cells import CellActor
+    from actors.repair.frozen_study import FrozenStudy
+    from actors.repair.grading import Grader
 
     frozen = FrozenStudy(context)
     if "cell" in roles:

@@ -7,7 +7,7 @@ from projections.amendments import Amendments, not_amendable
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
 from projections.progress import Progress
-from projections.tasks import MinedTasks
+from projections.repair.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.study import AmendmentRecorded
 from schemas.study_file import parse_study

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ledger.errors import Unfinished
-from ledger.verify import verify
+from ledger.verify.verification import verify
 from projections.audits.finding import Findings, Verdict
 
 NAME = "chain"
@@ -14,7 +14,7 @@ def audit_chain(directory: Path) -> Verdict:
     """``ledger verify-chain`` with its default demands, as an audit.
 
     A ledger that is whole but not anchored is no violation; the note says what is not proven.
-    Raises Unfinished where not everything could be read, and what ``ledger.verify.verify`` raises.
+    Raises Unfinished where not everything could be read, and what ``verify`` raises.
     """
     report = verify(directory)
     if report.status == "unfinished":

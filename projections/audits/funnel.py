@@ -9,7 +9,7 @@ import msgspec
 from ledger.log import Fact
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
-from projections.tasks import MinedTasks
+from projections.repair.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.cell import TurnStarted
 from schemas.events.mining import CandidateValidated, RepositoryMined

@@ -10,8 +10,8 @@ from ledger.log import Fact
 from projections.amendments import Amendments
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
-from projections.frozen_programs import FrozenPrograms
-from projections.system_identity import driver_digest, memory_digest, unit_digest
+from projections.transfer.frozen_programs import FrozenPrograms
+from projections.transfer.system_identity import driver_digest, memory_digest, unit_digest
 from schemas.base import ArtifactRef, Event
 from schemas.events.cell import CellStarted
 from schemas.events.run import RunStarted
@@ -19,8 +19,8 @@ from schemas.events.study import AmendmentRecorded, StudyFrozen, TasksFrozen
 from schemas.events.transfer import FamiliesFrozen, SystemDescribed
 from schemas.study_file import parse_study
 from schemas.task import Task
-from schemas.transfer import FrozenSuite
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.family import FrozenSuite
+from schemas.transfer.study import TransferStudy
 
 
 class Words(NamedTuple):

@@ -20,7 +20,7 @@ from schemas.events.study import (
 )
 from schemas.events.transfer import CaseFinished
 from schemas.study_file import parse_study
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.study import TransferStudy
 
 
 class InspectionAudit:

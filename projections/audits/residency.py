@@ -19,7 +19,7 @@ from schemas.events.server import (
 from schemas.events.study import AmendmentRecorded, StudyFrozen
 from schemas.identifiers import parse_cell_id
 from schemas.study_file import parse_study
-from schemas.transfer_study import TransferStudy
+from schemas.transfer.study import TransferStudy
 
 
 class ResidencyAudit:

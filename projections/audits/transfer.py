@@ -11,10 +11,10 @@ import msgspec
 from ledger.log import Fact
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
-from projections.repair_receipts import missing_to_close
-from projections.repairs import Repairs
-from projections.transfer_evidence import RunEvidence
-from projections.transfer_scores import RunScore, TransferScores
+from projections.transfer.evidence import RunEvidence
+from projections.transfer.remediation_receipts import missing_to_close
+from projections.transfer.remediations import Repairs
+from projections.transfer.scores import RunScore, TransferScores
 from schemas.base import Event
 from schemas.events.transfer import (
     CaseFinished,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 
+from projections.report.model import ForestPlot, ForestRow
 from projections.report.numbers import MINUS
-from projections.report_model import ForestPlot, ForestRow
 
 WIDTH = 520
 MARGIN = 22

@@ -10,8 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from projections.report.forest_plot import lay_out
+from projections.report.model import MARKS, RUN_PAGES, Report, grouped, run_page
 from projections.report.plain_text import visible
-from projections.report_model import MARKS, RUN_PAGES, Report, grouped, run_page
 
 
 def render_html(report: Report) -> bytes:

@@ -5,8 +5,7 @@ The same words and numbers as the HTML page; of a figure its description and its
 
 from collections.abc import Iterator, Sequence
 
-from projections.report.plain_text import markdown_code, markdown_paragraph, markdown_text
-from projections.report_model import (
+from projections.report.model import (
     Block,
     Code,
     Commands,
@@ -18,6 +17,7 @@ from projections.report_model import (
     Table,
     grouped,
 )
+from projections.report.plain_text import markdown_code, markdown_paragraph, markdown_text
 
 
 def render_markdown(report: Report) -> bytes:

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from schemas.base import Event
-from schemas.correction import Correction, Name, Timestamp, Words
 from schemas.identifiers import Identifier
+from schemas.transfer.correction import Correction, Name, Timestamp, Words
 
 
 class CorrectionProposed(Event):

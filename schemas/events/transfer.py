@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from schemas.base import ArtifactRef, Count, Digest, Event, Value
-from schemas.correction import Session
 from schemas.identifiers import CellId, Identifier
-from schemas.transfer import Effect, Grade, Layer, Verdict
+from schemas.transfer.correction import Session
+from schemas.transfer.family import Effect, Grade, Layer, Verdict
 
 CaseClass = Literal["completed", "crashed", "timed_out", "flooded", "malformed", "void"]
 """`void`: our own fault (fixture, harness, a killed worker): run again under the same identity. All
@@ -28,7 +28,7 @@ class FamiliesFrozen(Event):
     """The families of a suite are fixed: prompts, fixtures, predicates, stages and waivers."""
 
     TYPE: ClassVar[str] = "families.frozen.v1"
-    suite: Annotated[ArtifactRef, Meta(description="JSON of schemas.transfer.FrozenSuite")]
+    suite: Annotated[ArtifactRef, Meta(description="JSON of schemas.transfer.family.FrozenSuite")]
     version: Annotated[str, Meta(description="version of the suite")]
     families: Annotated[Count, Meta(description="number of families")]
     cases: Annotated[Count, Meta(description="number of cases")]
@@ -282,7 +282,7 @@ class TransferScored(Event):
     scorer: Annotated[Digest, Meta(description="digest of the scorer's code")]
     head: Annotated[int, Meta(ge=0, description="seq of the last record that was read")]
     scores: Annotated[
-        ArtifactRef, Meta(description="JSON list of projections.transfer_scores.RunScore")
+        ArtifactRef, Meta(description="JSON list of projections.transfer.scores.RunScore")
     ]
 
 

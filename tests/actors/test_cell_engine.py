@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from actors.cell_engine import (
+from actors.repair.cell_engine import (
     AnsweredTurn,
     CellEngine,
     Ended,

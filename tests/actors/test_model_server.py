@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from actors.cell_engine import ModelRequest, RecordedAnswer
 from actors.loop import Context, Done, Work
 from actors.model_server import ModelServerActor
 from actors.rehearsal.stand_in_chat import Call, Turn
 from actors.rehearsal.stand_in_lms import write_lms_wrapper
 from actors.rehearsal.stand_in_server import StandInServer
+from actors.repair.cell_engine import ModelRequest, RecordedAnswer
 from actors.servers.contract import (
     ChatAnswer,
     ChatError,

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-import actors.operator
-from actors.analysis import compute
-from actors.frozen_study import FrozenStudy
-from actors.identity import package_files
+import actors.study.orders
 from actors.loop import Context, carry_out
-from actors.operator import HANDLERS
+from actors.repair.frozen_study import FrozenStudy
 from actors.sandbox import SandboxReport
+from actors.study.analysis import compute
+from actors.study.digests import package_files
+from actors.study.orders import HANDLERS
 from harnesses import registry
 from ledger.errors import PreflightMismatch, Refused
 from ledger.memory_log import MemoryLog
@@ -183,7 +183,7 @@ def test_tests_run_in_the_kind_of_sandbox_that_validated_the_tasks(
             return SandboxReport(kind=kind, rungs=(), remedy="")
 
         asked.clear()
-        monkeypatch.setattr(actors.operator, "probe", probe)
+        monkeypatch.setattr(actors.study.orders, "probe", probe)
 
     def start() -> str:
         carry_out(context_of(study), StartRun(allow_unsafe_sandbox=True), HANDLERS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.planning import make_plan, repeat_cells
+from actors.repair.planning import make_plan, repeat_cells
 from ledger.errors import Refused
 from schemas.base import ArtifactRef
 from schemas.study import Study

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 import ledger.atomic_file
-from actors.cell_engine import ModelRequest
 from actors.loop import Context, perform, request
 from actors.model_server import ModelServerActor
 from actors.rehearsal.stand_in_chat import Call, Turn
 from actors.rehearsal.stand_in_server import StandInServer
+from actors.repair.cell_engine import ModelRequest
 from actors.servers.lmstudio import LMStudio
 from ledger.artifacts import Artifacts
 from ledger.log import Claim
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.commands import AskModel, EnsureResident
 from tests.actors.test_model_server import CELL, STUDY, client, lms, stand_in

@@ -23,18 +23,25 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sample_ledger import SampleLedger, append_one, store
 
-import ledger.final_checks
-import ledger.record_checks
-import ledger.verify
+import ledger.verify.final_checks
+import ledger.verify.record_checks
+import ledger.verify.verification
 from ledger import independent_verifier
 from ledger.chain import leaf_hash
 from ledger.checkpoint import Checkpoint, Checkpointer, sign_checkpoint
 from ledger.errors import Integrity
 from ledger.export import export
-from ledger.record_checks import Code, Finding
 from ledger.signing_keys import SigningKey
-from ledger.sqlite_log import SqliteLog
-from ledger.verify import FINAL_CHECKS, RECORD_CHECKS, Options, Report, exit_status, verify
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.record_checks import Code, Finding
+from ledger.verify.verification import (
+    FINAL_CHECKS,
+    RECORD_CHECKS,
+    Options,
+    Report,
+    exit_status,
+    verify,
+)
 from schemas.events.cell import ProtocolViolated
 
 INDEPENDENT = Path(independent_verifier.__file__)
@@ -983,7 +990,7 @@ def run_independent(sample: SampleLedger, key: str, capsys: pytest.CaptureFixtur
 REACHED: set[tuple[str, int]] = set()
 """(module, line) of every call that made a finding of an attack."""
 ATTACKED: set[str] = set()
-MODULES = (ledger.record_checks, ledger.final_checks, ledger.verify)
+MODULES = (ledger.verify.record_checks, ledger.verify.final_checks, ledger.verify.verification)
 
 
 def verify_noting(name: str, path: Path, options: Options) -> Report:
@@ -1064,8 +1071,8 @@ def test_without_a_check_an_attack_is_missed(
     attack = ATTACKS[SWITCHED_OFF[check.__name__]]
     attack.do(sample)
     for table in ("RECORD_CHECKS", "FINAL_CHECKS"):
-        others = tuple(c for c in getattr(ledger.verify, table) if c is not check)
-        monkeypatch.setattr(ledger.verify, table, others)
+        others = tuple(c for c in getattr(ledger.verify.verification, table) if c is not check)
+        monkeypatch.setattr(ledger.verify.verification, table, others)
     report = verify(sample.directory.root, options=attack.options(sample))
     missed = [entry for entry in attack.findings if entry not in found(report)]
     assert missed

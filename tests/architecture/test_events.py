@@ -10,18 +10,18 @@ from schemas.events import ALL_EVENTS, EVENT_TYPES
 
 ROOT = Path(__file__).parents[2]
 EMITTERS = (
-    "actors.analysis",
-    "actors.cells",
-    "actors.corrections",
-    "actors.grading",
-    "actors.memory_case",
-    "actors.memory_sessions",
-    "actors.miner",
+    "actors.study.analysis",
+    "actors.repair.cells",
+    "actors.transfer.corrections",
+    "actors.repair.grading",
+    "actors.transfer.case_run",
+    "actors.transfer.sessions",
+    "actors.mining.handlers",
     "actors.model_server",
-    "actors.operator",
-    "actors.scheduler",
-    "actors.transfer_analysis",
-    "actors.transfer_repair",
+    "actors.study.orders",
+    "actors.study.scheduler",
+    "actors.transfer.analysis",
+    "actors.transfer.remediation",
 )
 BY_THE_LOOP = {
     "ledger.created.v1",

@@ -12,7 +12,7 @@ import pytest
 
 from actors.families.expectation_notation import NotationError, parse_action, parse_predicate
 from actors.mining.criteria import _REVERT_BODY
-from actors.test_execution import spoofing_patterns
+from actors.test_runs.execution import spoofing_patterns
 from schemas.credentials import without_credentials
 from schemas.secret_shapes import secret_kinds
 

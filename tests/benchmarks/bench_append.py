@@ -35,7 +35,7 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteDatastore
 from ledger.clock import now_us
 from ledger.codec import encode_data
 from ledger.log import Batch, Head, NewEvent, draft_batch
-from ledger.sqlite_log import SqliteLog, insert
+from ledger.sqlite.log import SqliteLog, insert
 from schemas.base import ArtifactRef
 from schemas.events.cell import ToolCalled
 

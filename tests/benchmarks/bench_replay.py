@@ -30,7 +30,7 @@ from common import Seconds, Stopwatch, describe_machine, interleave, rates
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, EventLog, Fact, NewEvent, decode
 from ledger.memory_log import MemoryLog
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from projections import store
 from projections.fold import Follower, fold

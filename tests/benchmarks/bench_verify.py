@@ -29,9 +29,9 @@ from ledger.codec import encode_data
 from ledger.creation import create_ledger
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
-from ledger.verify import verify
+from ledger.verify.verification import verify
 from schemas.base import ArtifactRef
 from schemas.events.cell import ToolCalled
 
@@ -140,7 +140,7 @@ def git_fsck(repository: Path) -> Seconds:
 def memory_of_a_verification(root: Path) -> float:
     """MiB at the highest, of a process that does nothing else."""
     program = (
-        "import resource; from pathlib import Path; from ledger.verify import verify; "
+        "import resource; from pathlib import Path; from ledger.verify.verification import verify; "
         f"verify(Path({str(root)!r})); "
         "status = Path('/proc/self/status'); "
         # What getrusage says on Linux counts the process before it became this program.

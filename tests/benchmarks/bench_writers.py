@@ -20,7 +20,7 @@ from common import describe_machine
 
 from ledger.clock import new_id
 from ledger.log import Batch, NewEvent
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from schemas.events.cell import BudgetCharged
 
 BATCH = 20

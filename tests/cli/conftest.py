@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from actors.identity import lock_digest, package_files
+from actors.study.digests import lock_digest, package_files
 from ledger.checkpoint import Checkpointer
 from ledger.cli.main import main
 from ledger.creation import create_ledger
 from ledger.log import Fact, decode
 from ledger.signing_keys import CONFIG_HOME_VARIABLE, load_or_create_signing_key
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.events.study import OutcomesInspected
 from tests.projections.tiny_study import TinyStudy, of_type

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.identity import package_files
+from actors.study.digests import package_files
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import IMPORTED_MARK, StudyDirectory
 from schemas.events.study import AnalysisCompleted, FrozenFile, OutcomesInspected
 from tests.cli.conftest import Run, facts_of, inspections, record

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ledger.anchors import check_receipt
 from ledger.signing_keys import CONFIG_HOME_VARIABLE, config_home
 from ledger.study_directory import StudyDirectory
+from ledger.verify.anchors import check_receipt
 from schemas.events.ledger import CheckpointAnchored
 from tests.cli.conftest import Run, facts_of
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from actors.git import Git
+from actors.test_runs.git import Git
 from ledger.cli.init import with_this_python
 from ledger.study_directory import MAX_STUDY_BYTES, StudyDirectory
 from schemas.events.command import CommandRefused

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from actors import environments
 from actors.servers.contract import ChatError, ChatRequest, ModelServerError
 from actors.servers.lmstudio import LMStudio
+from actors.test_runs import environments
 from ledger.study_directory import StudyDirectory
 from schemas.credentials import carries_credentials, without_credentials
 from schemas.events.command import CommandRefused

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.declarations import differs
-from actors.identity import package_files
+from actors.study.declarations import differs
+from actors.study.digests import package_files
 from ledger.study_directory import StudyDirectory
 from schemas.events.study import FrozenFile
 from schemas.study_file import parse_study

@@ -11,7 +11,7 @@ import pytest
 from ledger import leftovers
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, NewEvent
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.base import Event
 from schemas.commands import StopRun

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.cell_engine import (
+from actors.repair.cell_engine import (
     AnsweredTurn,
     CellEngine,
     Ended,
@@ -15,7 +15,7 @@ from actors.cell_engine import (
     RecordedAnswer,
     RecordedCall,
 )
-from actors.patches import make_patch
+from actors.test_runs.patches import make_patch
 from harnesses import registry
 from harnesses.contract import CellInput
 from harnesses.retrieval.snapshot import FileClass, snapshot, snapshot_file

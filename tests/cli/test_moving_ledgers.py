@@ -16,7 +16,7 @@ from ledger import export as moving
 from ledger.cli.main import COMMANDS
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE, load_or_create_signing_key
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.events.cell import ProtocolViolated
 from tests.cli.conftest import Run

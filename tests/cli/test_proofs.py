@@ -11,7 +11,7 @@ import pytest
 
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE, load_or_create_signing_key
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.events.cell import ProtocolViolated
 from tests.cli.conftest import Run, facts_of, inspections

@@ -7,11 +7,11 @@ import msgspec
 import pygit2
 import pytest
 
-from actors.cell_engine import AnsweredTurn, Ended, NeedModel, RecordedAnswer, RecordedCall
-from actors.cells import CellActor, finish, new_engine, started
-from actors.frozen_study import FrozenStudy
 from actors.loop import Context, carry_out
 from actors.mining import pack_trees
+from actors.repair.cell_engine import AnsweredTurn, Ended, NeedModel, RecordedAnswer, RecordedCall
+from actors.repair.cells import CellActor, finish, new_engine, started
+from actors.repair.frozen_study import FrozenStudy
 from harnesses import registry
 from projections import store
 from schemas.base import Event

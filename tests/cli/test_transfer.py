@@ -13,7 +13,7 @@ import yaml
 from actors.families.load import load_family
 from actors.families.scaffold import CannotScaffold, scaffold
 from ledger.cli.transfer import command
-from schemas.correction import Correction, Scope
+from schemas.transfer.correction import Correction, Scope
 from tests.cli.conftest import Run
 
 TRANSFER = Path(__file__).parents[1] / "transfer"

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.log import EventLog, StoredRecord
 from ledger.memory_log import MemoryLog
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from schemas.envelope import FIRST_PREV
 
 

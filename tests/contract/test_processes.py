@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ledger.log import Batch, NewEvent, StoredRecord
-from ledger.record_sources import is_sqlite
 from ledger.regular_file import open_regular
-from ledger.sqlite_log import SqliteLog
-from ledger.verify import Options, verify
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.untrusted_records import is_sqlite
+from ledger.verify.verification import Options, verify
 from schemas.commands import ContinueStudy
 from schemas.events.command import CommandRequested
 from tests.contract.conftest import assert_chain

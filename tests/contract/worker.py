@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ledger.clock import new_id
 from ledger.errors import LeaseLost, StaleVersion
 from ledger.log import Batch, NewEvent, StoredRecord
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from schemas.events.cell import ProtocolViolated
 from schemas.events.command import CommandCompleted
 

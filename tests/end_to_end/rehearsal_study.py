@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from actors.git import Git
 from actors.rehearsal import example_repository
+from actors.test_runs.git import Git
 from ledger.cli.init import with_this_python
 from ledger.log import FINISHES_COMMAND, Fact, decode
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from schemas.events.cell import (
     CellFinished,
     CellStarted,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from tests.end_to_end.rehearsal_study import StudyOnDisk, check_sound, finish, outcomes
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from actors.cell_engine import ModelRequest
-from actors.workspaces import gold_only_lines, read_snapshot
+from actors.repair.cell_engine import ModelRequest
+from actors.test_runs.workspaces import gold_only_lines, read_snapshot
 from ledger.artifacts import Artifacts
 from ledger.study_directory import StudyDirectory
 from schemas.events.cell import CellFinished, ToolCalled, TurnAnswered, TurnStarted

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledger.signing_keys import KEY_FILE
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from tests.end_to_end import canaries
 from tests.end_to_end.rehearsal_study import StudyOnDisk, take_steps

@@ -18,19 +18,22 @@ from typing import Literal, get_args
 
 import msgspec
 
-from actors import analysis, corrections, operator, transfer_repair
 from actors.loop import Context, carry_out, clear_scratch, perform
-from actors.miner import Miner
+from actors.mining.handlers import Miner
 from actors.rehearsal.briefs import start_stand_in
+from actors.study import analysis
+from actors.study import orders as operator
 from actors.supervisor import SET_ROLES
+from actors.transfer import corrections
+from actors.transfer import remediation as transfer_repair
 from ledger.artifacts import Artifacts
 from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.cli.worker import handlers_of
 from ledger.clock import new_id
 from ledger.log import FINISHES_COMMAND, Batch, Fact, StoredRecord, decode
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
-from ledger.verify import verify
+from ledger.verify.verification import verify
 from projections import store
 from projections.fold import fold
 from projections.pending_commands import PendingCommands

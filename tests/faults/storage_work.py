@@ -25,9 +25,9 @@ from ledger.creation import create_ledger
 from ledger.errors import StaleVersion
 from ledger.export import export
 from ledger.log import FINISHES_COMMAND, Batch, NewEvent, StoredRecord, decode
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
-from ledger.verify import verify
+from ledger.verify.verification import verify
 from projections import store
 from projections.fold import fold
 from projections.pending_commands import PendingCommands

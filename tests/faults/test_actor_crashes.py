@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.frozen_study import repair_study
+from actors.repair.frozen_study import repair_study
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from schemas.events.cell import CellStarted
 from schemas.events.run import StudyCompleted

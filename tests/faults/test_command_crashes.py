@@ -23,9 +23,9 @@ from ledger.last_seen import known_ledger
 from ledger.leftovers import find_leftovers
 from ledger.log import FINISHES_COMMAND, Fact, decode
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
-from ledger.verify import Report, verify
+from ledger.verify.verification import Report, verify
 from projections import store
 from schemas.commands import AmendStudy, AnchorCheckpoint
 from schemas.events.command import CommandRequested

@@ -18,7 +18,7 @@ from ledger.artifacts import Artifacts
 from ledger.log import Fact
 from ledger.study_directory import StudyDirectory
 from projections.fold import fold
-from projections.transfer_scores import TransferScores
+from projections.transfer.scores import TransferScores
 from schemas.events.cell import CellStarted, TurnAnswered, TurnStarted
 from schemas.events.transfer import CaseFinished
 from tests.end_to_end.chat_study import CASES, TOML

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger import artifacts, atomic_file, checkpoint, creation, sqlite_log
+from ledger import artifacts, atomic_file, checkpoint, creation
+from ledger.sqlite import log as sqlite_log
 from tests.faults.fault_points import count
 from tests.faults.power_loss import RECORDED, STRACE_OPTIONS, Disk, State, build, losses, on_disk
 from tests.faults.storage_work import Known, Place, check_interrupted, work

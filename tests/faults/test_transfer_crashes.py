@@ -32,10 +32,10 @@ from schemas.commands import (
     WithdrawCorrection,
     WriteReport,
 )
-from schemas.correction import Correction, Scope
 from schemas.events.command import CommandRequested
 from schemas.events.run import StudyCompleted
 from schemas.events.transfer import RepairClosed, TransferScored
+from schemas.transfer.correction import Correction, Scope
 from tests.end_to_end.rehearsal_study import ROOT, check_commands
 from tests.end_to_end.transfer_study import BY_PROJECT, ONE_MEMORY, begin_transfer_study
 from tests.faults.actor_crashes import Laboratory, Step, anchor

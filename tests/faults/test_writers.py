@@ -16,8 +16,8 @@ from ledger.creation import create_ledger
 from ledger.errors import LeaseLost
 from ledger.log import Batch, Lease, NewEvent, StoredRecord, decode
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
-from ledger.verify import verify
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.verification import verify
 from schemas.commands import AdvanceCell
 from schemas.events.cell import ProtocolViolated
 from schemas.events.command import CommandCompleted, CommandRequested

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger import sqlite_log
 from ledger.chain import leaf_hash
 from ledger.clock import now_us, timestamp
 from ledger.codec import encode_record
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, UnknownOutcome, Usage
 from ledger.log import Batch, NewEvent, StoredRecord
-from ledger.sqlite_errors import ledger_error
-from ledger.sqlite_log import SCHEMA, SqliteLog
+from ledger.sqlite import log as sqlite_log
+from ledger.sqlite.errors import ledger_error
+from ledger.sqlite.log import SCHEMA, SqliteLog
 from ledger.study_directory import IMPORTED_MARK
 from schemas.commands import ContinueStudy
 from schemas.events.cell import ProtocolViolated

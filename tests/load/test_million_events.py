@@ -15,7 +15,7 @@ import pytest
 from ledger.checkpoint import CHECKPOINT_INTERVAL
 from ledger.creation import create_ledger
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from tests.projections.tiny_study import STUDY_TOML
 

@@ -13,9 +13,9 @@ from ledger.checkpoint import Checkpointer
 from ledger.creation import create_ledger
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
-from ledger.verify import verify
+from ledger.verify.verification import verify
 from schemas.events.cell import ProtocolViolated
 
 CYCLES = 60

@@ -11,7 +11,7 @@ from ledger.artifacts import Artifacts
 from ledger.checkpoint import Checkpointer
 from ledger.clock import new_id
 from ledger.log import Batch, NewEvent
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.base import ArtifactRef, Event
 from schemas.events.cell import BudgetCharged, ToolCalled, TurnStarted

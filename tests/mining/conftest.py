@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.git import Git
-from actors.mining.miner import Mined, mine
+from actors.mining.walk import Mined, mine
+from actors.test_runs.git import Git
 from schemas.study import Layout, Platform, Repository, TaskRules
 
 DAY = 86_400

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.git import Git
-from actors.miner import make_task
 from actors.mining import MiningError, pack_trees
-from actors.mining.miner import mine
+from actors.mining.handlers import make_task
 from actors.mining.validation import Arm, ArmRun, validate
-from actors.workspaces import import_pack
+from actors.mining.walk import mine
+from actors.test_runs.git import Git
+from actors.test_runs.workspaces import import_pack
 from ledger.artifacts import Artifacts
 from schemas.study import Layout, Platform, Repository, TaskRules
 from schemas.task import Task
@@ -165,9 +165,9 @@ DIGEST = """
 import hashlib, sys
 from pathlib import Path
 from actors.mining.criteria import audit_lines
-from actors.mining.miner import mine
+from actors.mining.walk import mine
 from actors.mining.validation import Arm, ArmRun, validate
-from actors.miner import make_task
+from actors.mining.handlers import make_task
 from ledger.artifacts import Artifacts
 from schemas.study import Layout, Platform, Repository, TaskRules
 from schemas.task import Task

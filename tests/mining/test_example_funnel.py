@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from actors.mining.criteria import EXECUTED_CRITERIA
-from actors.mining.miner import mine
+from actors.mining.walk import mine
 from actors.rehearsal.example_repository import create
 from schemas.study import Layout, Platform, Repository, TaskRules
 

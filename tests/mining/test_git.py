@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.git import Git, GitError
+from actors.test_runs.git import Git, GitError
 
 
 @pytest.fixture

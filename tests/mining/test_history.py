@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.git import Git
-from actors.mining.miner import mine
 from actors.mining.recipes import MiningError
+from actors.mining.walk import mine
+from actors.test_runs.git import Git
 from schemas.study import Layout, Platform, Repository, TaskRules
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from actors.git import Git
 from actors.mining import trees as trees_module
 from actors.mining.history import isolated_repository
 from actors.mining.trees import EMPTY_TREE, Entry, UnreadableObject
+from actors.test_runs.git import Git
 
 
 def raw_tree(git: Git, *entries: tuple[bytes, bytes, str]) -> str:

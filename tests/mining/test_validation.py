@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from actors.mining.criteria import EXECUTED_CRITERIA
-from actors.mining.miner import Candidate
 from actors.mining.statements import Statement
 from actors.mining.validation import (
     SECOND,
@@ -19,6 +18,7 @@ from actors.mining.validation import (
     time_limit_ns,
     validate,
 )
+from actors.mining.walk import Candidate
 from schemas.overlay import Changes
 from schemas.task import FailToPass, Size
 

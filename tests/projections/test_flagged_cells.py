@@ -3,8 +3,8 @@
 import msgspec
 
 from projections.fold import fold
-from projections.outcomes import Outcomes
-from projections.results import AnalysedCell
+from projections.repair.outcomes import Outcomes
+from projections.repair.results import AnalysedCell
 from schemas.events.grading import CellGraded
 from tests.projections.tiny_study import TinyStudy
 

@@ -5,7 +5,7 @@ import pytest
 
 from projections.audits.funnel import FunnelAudit
 from projections.fold import fold
-from projections.tasks import MinedTasks
+from projections.repair.tasks import MinedTasks
 from schemas.events.mining import CandidateValidated, RepositoryMined
 from schemas.events.study import TasksFrozen
 from schemas.identifiers import STUDY_STREAM, repository_stream

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.identity import model_digest
+from actors.study.digests import model_digest
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, EventLog, Fact, NewEvent, decode
 from ledger.study_directory import StudyDirectory
@@ -152,7 +152,7 @@ class TinyStudy:
     """Writes into ``log``; artifacts and ``study.toml`` lie under ``root``."""
 
     code: tuple[FrozenFile, ...] = (
-        FrozenFile(name="actors/cells.py", digest=digest_of("cells.py")),
+        FrozenFile(name="actors/repair/cells.py", digest=digest_of("cells.py")),
     )
     lock: str = digest_of("lock")
     """What the freeze binds of the program."""

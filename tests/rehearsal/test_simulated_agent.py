@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.rehearsal.simulated_agent import (
@@ -470,6 +470,7 @@ MESSAGE = st.fixed_dictionaries(
 
 
 @given(st.lists(MESSAGE, max_size=5), st.lists(MESSAGE | JSON, max_size=2))
+@example([{"role": "assistant", "tool_calls": 1}], [])
 @settings(max_examples=150, deadline=None)
 def test_no_conversation_makes_it_fail(messages: list[Any], tools: list[Any]) -> None:
     statement = {"role": "user", "content": f"<statement>\n{STATEMENT}\n</statement>"}

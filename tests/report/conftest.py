@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.analysis import HANDLERS, compute, report_files
 from actors.loop import Context, carry_out
+from actors.study.analysis import HANDLERS, compute, report_files
 from ledger.memory_log import MemoryLog
-from projections.results import Results
+from projections.repair.results import Results
 from schemas.commands import AnalyseStudy, WriteReport
 from tests.report.small_study import SmallStudy
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.identity import package_files
+from actors.study.digests import package_files
 from ledger.log import EventLog
 from schemas.commands import (
     AdvanceCell,

@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.analysis import EMITS, HANDLERS, compute, last_analysis, report_files
-from actors.identity import package_files
 from actors.loop import carry_out
+from actors.study.analysis import EMITS, HANDLERS, compute, last_analysis, report_files
+from actors.study.digests import package_files
 from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.errors import Integrity, Refused
 from ledger.log import decode
 from ledger.merkle import tree_root
 from ledger.signing_keys import load_or_create_signing_key
-from projections.results import Results, encode_results
+from projections.repair.results import Results, encode_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.command import CommandCompleted, CommandRefused, CommandRequested

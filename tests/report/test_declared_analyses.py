@@ -7,17 +7,16 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from actors.analysis import compute
+from actors.study.analysis import compute
 from projections.analyses.named_stream import index_digest
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE
 from projections.analyses.paired_intervals import tango_interval
 from projections.analyses.paired_outcomes import PairedTable
-from projections.declared_analyses import analyse
 from projections.fold import fold
-from projections.outcomes import Outcomes
-from projections.repair_report import primary_sentence
-from projections.residency import Residency
-from projections.results import (
+from projections.repair.declared_analyses import analyse
+from projections.repair.outcomes import Outcomes
+from projections.repair.report import primary_sentence
+from projections.repair.results import (
     ArmSummary,
     ComputedFrom,
     ContrastResult,
@@ -26,6 +25,7 @@ from projections.results import (
     Withdrawn,
     encode_results,
 )
+from projections.residency import Residency
 from schemas.events.study import AmendmentRecorded
 from tests.projections.tiny_study import of_type
 from tests.report.conftest import Make, context_of, reported

@@ -2,6 +2,7 @@
 
 import pytest
 
+from projections.repair.results import Share
 from projections.report.numbers import (
     count,
     difference,
@@ -13,7 +14,6 @@ from projections.report.numbers import (
     seconds,
     share,
 )
-from projections.results import Share
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from projections.repair_report import too_few_pairs
+from projections.repair.report import too_few_pairs
+from projections.repair.results import Results
 from projections.report.forest_plot import lay_out
-from projections.report_model import BANNER, MARKS, ForestPlot, ForestRow, Table
-from projections.results import Results
+from projections.report.model import BANNER, MARKS, ForestPlot, ForestRow, Table
 from tests.report.conftest import Make, reported
 from tests.report.small_study import NOTHING, RAN, RESOLVED, TOML, Ran
 

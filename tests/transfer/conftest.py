@@ -10,8 +10,8 @@ import pytest
 
 from actors.families.load import load_family
 from actors.loop import Context, perform, request
-from actors.memory_sessions import MemorySessions
 from actors.memory_systems.registry import open_memory
+from actors.transfer.sessions import MemorySessions
 from ledger.artifacts import Artifacts
 from ledger.log import Fact, decode
 from ledger.memory_log import MemoryLog
@@ -22,8 +22,8 @@ from schemas.events.study import StudyFrozen
 from schemas.events.transfer import CaseFinished
 from schemas.identifiers import CellId, parse_cell_id
 from schemas.study import Model
-from schemas.transfer import Case, Family, FrozenSuite, PlannedCase
-from schemas.transfer_study import Driver, Memory, Suite, System, TransferStudy
+from schemas.transfer.family import Case, Family, FrozenSuite, PlannedCase
+from schemas.transfer.study import Driver, Memory, Suite, System, TransferStudy
 
 GIVEN = Path(__file__).parent / "given"
 NOTHING = ArtifactRef(digest="0" * 64, length=0, media_type="text/plain")

@@ -6,13 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.case_reexecution import CaseComparison, compare_case
 from actors.memory_systems.contract import Acknowledgement, Delivery, Snapshot, SystemFailure
 from actors.memory_systems.store import StoreMemory
+from actors.transfer.reexecution import CaseComparison, compare_case
 from ledger.errors import Refused
 from ledger.log import Fact
 from schemas.base import Event
-from schemas.correction import Session
 from schemas.events.cell import CellStarted
 from schemas.events.transfer import (
     CaseFinished,
@@ -22,6 +21,7 @@ from schemas.events.transfer import (
     SurfaceRead,
 )
 from schemas.identifiers import parse_cell_id
+from schemas.transfer.correction import Session
 
 Make = Callable[..., Any]
 POSITIVE = "F101-01-positive.d0/full/reader/0"

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.case_reexecution import CaseComparison, compare_case
-from actors.cell_engine import RecordedAnswer, RecordedCall
+from actors.repair.cell_engine import RecordedAnswer, RecordedCall
+from actors.transfer.reexecution import CaseComparison, compare_case
 from harnesses.drivers.chat import action_schema, read_action
 from harnesses.drivers.contract import ModelAnswer, ModelCall
 from ledger.log import Batch, NewEvent
@@ -25,7 +25,7 @@ from schemas.events.transfer import (
 )
 from schemas.identifiers import parse_cell_id
 from schemas.json_nesting import nesting
-from schemas.offered_tool import OfferedTool
+from schemas.transfer.offered_tool import OfferedTool
 
 Make = Callable[..., Any]
 CELL = "F101-01-positive.d0/full/chat/1"

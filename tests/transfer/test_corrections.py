@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.corrections import carry_out, read_records
 from actors.families.yaml_file import BadFile
 from actors.loop import Context
+from actors.transfer.corrections import carry_out, read_records
 from ledger.artifacts import Artifacts
 from ledger.errors import Refused
 from ledger.memory_log import MemoryLog
 from ledger.study_directory import StudyDirectory
-from projections.corrections import Corrections, corrections_at
+from projections.transfer.corrections import Corrections, corrections_at
 from schemas.commands import (
     AddCorrections,
     ApproveCorrection,
@@ -24,8 +24,8 @@ from schemas.commands import (
     SupersedeCorrection,
     WithdrawCorrection,
 )
-from schemas.correction import Correction, Scope, Session
-from schemas.lifecycle import effective_lifecycle, eligible
+from schemas.transfer.correction import Correction, Scope, Session
+from schemas.transfer.lifecycle import effective_lifecycle, eligible
 
 SCOPE = Scope(principal="role:maintainer", project="halyard", task_classes=("code_edit",))
 NOW = Session(

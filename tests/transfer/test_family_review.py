@@ -14,9 +14,9 @@ from actors.families.ideal_calls import ideal_calls, ideal_decision, play
 from actors.families.leakage_lint import blind_policies, tail
 from actors.families.load import load_family
 from actors.families.review import review, review_suite, unwaived
-from projections.corrections import Corrections
-from schemas.lifecycle import Standing
-from schemas.transfer import LEAKAGE_RULES, WAIVABLE_RULES, Family
+from projections.transfer.corrections import Corrections
+from schemas.transfer.family import LEAKAGE_RULES, WAIVABLE_RULES, Family
+from schemas.transfer.lifecycle import Standing
 
 GIVEN = sorted((Path(__file__).parent / "given").glob("*.yaml"))
 Edit = Callable[[dict[str, Any]], Any]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.fixture.world import MAX_DEPTH, MAX_STATE_BYTES, World, state_digest
-from schemas.transfer import DECLARE_DECISION, Acknowledgement, Fixture, Operation, Tool
+from schemas.transfer.family import DECLARE_DECISION, Acknowledgement, Fixture, Operation, Tool
 
 TEXT = "string"
 

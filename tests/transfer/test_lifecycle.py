@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.families.load import load_family
-from schemas.correction import Correction, Scope, Session
-from schemas.lifecycle import (
+from schemas.transfer.correction import Correction, Scope, Session
+from schemas.transfer.lifecycle import (
     Standing,
     decided_about,
     disagree,

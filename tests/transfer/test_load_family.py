@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from actors.families.load import FamilyError, load, load_family
 from actors.families.review import review
 from actors.families.yaml_file import MAX_BYTES, BadFile, read_yaml
-from schemas.transfer import Family, Tool
-from schemas.transfer_checks import malformed
+from schemas.transfer.family import Family, Tool
+from schemas.transfer.family_checks import malformed
 
 GIVEN = Path(__file__).parent / "given"
 NAMES = ("F101", "F102", "F103", "F104", "F105", "F106")

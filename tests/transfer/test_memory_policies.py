@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from harnesses.memory.contract import Notice, StoredItem
 from harnesses.memory.policies import POLICIES, may_be_kept
 from harnesses.memory.ranking import ranked
-from schemas.correction import Correction, Scope, Session
-from schemas.lifecycle import eligible, standings_of
-from schemas.rendering import render, render_note
+from schemas.transfer.correction import Correction, Scope, Session
+from schemas.transfer.lifecycle import eligible, standings_of
+from schemas.transfer.rendering import render, render_note
 
 NOW = "2026-07-01T09:00:00Z"
 SESSION = Session(principal="role:a", project="alder", task_class="report", now=NOW)

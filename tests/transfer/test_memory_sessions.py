@@ -22,7 +22,6 @@ from ledger.log import Batch, NewEvent
 from ledger.named_artifacts import named_artifacts
 from schemas.base import Event
 from schemas.commands import ContinueStudy
-from schemas.correction import Session
 from schemas.events.cell import CellStarted
 from schemas.events.run import RunStopped
 from schemas.events.transfer import (
@@ -39,8 +38,9 @@ from schemas.events.transfer import (
     SystemDescribed,
 )
 from schemas.identifiers import RUN_STREAM
-from schemas.rendering import is_intact
-from schemas.transfer_study import Memory
+from schemas.transfer.correction import Session
+from schemas.transfer.rendering import is_intact
+from schemas.transfer.study import Memory
 
 Make = Callable[..., Any]
 POSITIVE = "F101-01-positive.d0/full/reader/0"

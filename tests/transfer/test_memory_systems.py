@@ -12,9 +12,9 @@ from actors.memory_systems.folder import folder_name
 from actors.memory_systems.kept_folder import KeptFolder
 from actors.memory_systems.registry import open_memory
 from ledger.errors import Refused
-from schemas.correction import Session
-from schemas.rendering import is_intact
-from schemas.transfer_study import Memory
+from schemas.transfer.correction import Session
+from schemas.transfer.rendering import is_intact
+from schemas.transfer.study import Memory
 
 SESSION = Session(
     principal="role:a", project="alder", task_class="report", now="2026-07-01T09:00:00Z"

@@ -10,7 +10,7 @@ import pytest
 from actors.families.load import load_family
 from actors.families.review import review_suite
 from schemas.events.transfer import StoreSnapshotted
-from schemas.transfer import Family
+from schemas.transfer.family import Family
 from tests.transfer.test_systems_on_given_families import reaches_expectation
 
 MORE = sorted((Path(__file__).parent / "readable").glob("*.yaml"))

@@ -17,7 +17,7 @@ from actors.families.expectation_notation import (
 )
 from actors.families.ideal_calls import check_satisfiable, ideal_calls, ideal_decision, play
 from actors.families.load import FamilyError, load_family
-from schemas.transfer import Family
+from schemas.transfer.family import Family
 
 RECORD = {
     "correction_id": "CT-1",

@@ -14,10 +14,10 @@ from harnesses.drivers.contract import (
     SessionInput,
     ToolShown,
 )
-from schemas.correction import Correction, Scope, Session
-from schemas.offered_tool import OfferedTool, decision_tool
-from schemas.rendering import render
-from schemas.transfer import NEEDS_RESOLUTION
+from schemas.transfer.correction import Correction, Scope, Session
+from schemas.transfer.family import NEEDS_RESOLUTION
+from schemas.transfer.offered_tool import OfferedTool, decision_tool
+from schemas.transfer.rendering import render
 
 SESSION = Session(
     principal="role:clerk", project="birch", task_class="post", now="2026-07-01T00:00:00Z"

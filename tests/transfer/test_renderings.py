@@ -5,10 +5,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.correction import Correction, Scope, Session
-from schemas.distractors import distractors, words
-from schemas.rendering import is_intact, nonce, read_record, read_records, render, render_note
-from schemas.transfer import Case, Expected, Family, Fixture, Operation, Tool
+from schemas.transfer.correction import Correction, Scope, Session
+from schemas.transfer.distractors import distractors, words
+from schemas.transfer.family import Case, Expected, Family, Fixture, Operation, Tool
+from schemas.transfer.rendering import (
+    is_intact,
+    nonce,
+    read_record,
+    read_records,
+    render,
+    render_note,
+)
 
 
 def record(**changes: Any) -> Correction:

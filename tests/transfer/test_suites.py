@@ -10,8 +10,8 @@ import pytest
 
 from actors import families
 from actors.families.load import load_family
-from actors.scheduler import next_step
-from actors.suites import (
+from actors.study.scheduler import next_step
+from actors.transfer.suite import (
     check_commands,
     extend_plan,
     freeze_suite,
@@ -22,12 +22,12 @@ from actors.suites import (
 from ledger.errors import Refused
 from ledger.study_directory import StudyDirectory
 from projections.progress import CellProgress, Progress
-from projections.system_identity import unit_digest
+from projections.transfer.system_identity import unit_digest
 from schemas.commands import AdvanceSession
-from schemas.lifecycle import Standing
 from schemas.study_file import StudyError, parse_study
-from schemas.transfer import Family
-from schemas.transfer_study import Driver, Memory, System, TransferStudy
+from schemas.transfer.family import Family
+from schemas.transfer.lifecycle import Standing
+from schemas.transfer.study import Driver, Memory, System, TransferStudy
 
 EXAMPLES = sorted((Path(families.__file__).parent / "examples").glob("F*.yaml"))
 GIVEN = Path(__file__).parent / "given"

@@ -12,7 +12,7 @@ from schemas.events.transfer import (
     FixtureCalled,
     SurfaceRead,
 )
-from schemas.transfer_checks import (
+from schemas.transfer.family_checks import (
     Call,
     Decision,
     Observed,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.transfer import ArgumentTest, CallPattern, Check
-from schemas.transfer_checks import (
+from schemas.transfer.family import ArgumentTest, CallPattern, Check
+from schemas.transfer.family_checks import (
     MISSING,
     Call,
     Decision,

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from schemas.transfer import Acknowledgement, CallPattern, Family
-from schemas.transfer_study import Threshold, TransferStudy
+from schemas.transfer.family import Acknowledgement, CallPattern, Family
+from schemas.transfer.study import Threshold, TransferStudy
 
 
 def test_every_type_has_a_decoder() -> None:

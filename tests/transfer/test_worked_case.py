@@ -26,9 +26,9 @@ from schemas.events.transfer import (
     SurfaceRead,
     SystemDescribed,
 )
-from schemas.transfer import DECLARE_DECISION
-from schemas.transfer_checks import Call, expected_calls
-from schemas.transfer_study import Memory
+from schemas.transfer.family import DECLARE_DECISION
+from schemas.transfer.family_checks import Call, expected_calls
+from schemas.transfer.study import Memory
 
 Make = Callable[..., Any]
 

@@ -7,9 +7,8 @@ import pytest
 from projections.amendments import not_amendable
 from projections.fold import fold
 from projections.progress import Progress
-from projections.report.transfer_csv import _plain
-from projections.tasks import MinedTasks
-from projections.transfer_counts import (
+from projections.repair.tasks import MinedTasks
+from projections.transfer.counts import (
     Chosen,
     ClassCount,
     case_results,
@@ -17,12 +16,13 @@ from projections.transfer_counts import (
     family_results,
     threshold_results,
 )
-from projections.transfer_scores import TransferScores
-from projections.transfer_tables import TransferTables
+from projections.transfer.csv_files import _plain
+from projections.transfer.scores import TransferScores
+from projections.transfer.tables import TransferTables
 from schemas.events.transfer import Capabilities, Claim
 from schemas.study_file import parse_study
-from schemas.transfer import NEEDS_RESOLUTION
-from schemas.transfer_study import Threshold
+from schemas.transfer.family import NEEDS_RESOLUTION
+from schemas.transfer.study import Threshold
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
 SYSTEM = ("full", "reader")

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from actors.memory_sessions import MemorySessions
 from actors.memory_systems.contract import Delivery, Snapshot, SystemFailure
 from actors.memory_systems.registry import open_memory
 from actors.memory_systems.store import StoreMemory
-from projections.transfer_scores import RunScore
-from schemas.correction import Session
+from actors.transfer.sessions import MemorySessions
+from projections.transfer.scores import RunScore
 from schemas.events.transfer import Capabilities
-from schemas.transfer import STAGES
+from schemas.transfer.correction import Session
+from schemas.transfer.family import STAGES
 from tests.transfer_scores.test_given_families import ScoredLaboratory
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.transfer_analysis import report_files
+from actors.transfer.analysis import report_files
 from projections.audits.run import run_audits
 from projections.fold import fold
-from projections.frozen_programs import FrozenPrograms
+from projections.transfer.frozen_programs import FrozenPrograms
 from schemas.base import Event
 from schemas.events.study import AmendmentRecorded
 from schemas.events.transfer import FamiliesFrozen, SystemDescribed

@@ -10,8 +10,8 @@ from actors.families.load import load_family
 from actors.memory_systems.registry import open_memory
 from ledger.log import Batch, NewEvent, decode
 from projections.fold import fold
-from projections.transfer_counts import behaviours, family_results
-from projections.transfer_scores import TransferScores
+from projections.transfer.counts import behaviours, family_results
+from projections.transfer.scores import TransferScores
 from schemas.base import Event
 from schemas.events.transfer import FamiliesFrozen
 from tests.transfer.conftest import MEMORIES, RULE_BASED, InHand, Laboratory

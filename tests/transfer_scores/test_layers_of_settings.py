@@ -8,8 +8,8 @@ import pytest
 from actors.memory_systems.contract import CaseFolders, Opening
 from actors.memory_systems.registry import open_memory
 from harnesses.drivers.registry import DRIVERS
-from schemas.transfer import LAYERS
-from schemas.transfer_study import Memory
+from schemas.transfer.family import LAYERS
+from schemas.transfer.study import Memory
 
 BOTH = ["relevance_filter", "conflict_policy"]
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from ledger.log import Fact
 from projections.fold import fold
-from projections.transfer_scores import RunScore, TransferScores
+from projections.transfer.scores import RunScore, TransferScores
 from schemas.events.transfer import Capabilities, CaseFinished, Claim
 from schemas.identifiers import parse_cell_id
-from schemas.transfer import NEEDS_RESOLUTION, STAGES
+from schemas.transfer.family import NEEDS_RESOLUTION, STAGES
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
 OPTIONS = (*FAMILY.decision_options, "nonsense")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.analysis import HANDLERS
 from actors.loop import carry_out
-from ledger.sqlite_log import SqliteLog
+from actors.study.analysis import HANDLERS
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.commands import AnalyseStudy
 from tests.transfer_scores.recorded_story import amended, inspected, record, two_systems

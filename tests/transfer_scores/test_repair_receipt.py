@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.transfer_repair import rerun_units
+from actors.transfer.remediation import rerun_units
 from ledger.errors import Refused
 from projections.fold import fold
-from projections.repair_receipts import missing_to_close
-from projections.repairs import Repair, Repairs
-from projections.transfer_scores import TransferScores
+from projections.transfer.remediation_receipts import missing_to_close
+from projections.transfer.remediations import Repair, Repairs
+from projections.transfer.scores import TransferScores
 from schemas.events.transfer import RepairChanged, RepairOpened, RepairRerun
-from schemas.transfer import Expected, Family, FrozenSuite, PlannedCase
+from schemas.transfer.family import Expected, Family, FrozenSuite, PlannedCase
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
 READS_NOTHING: Any = None  # what is unattributed compares no manifests

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from projections.fold import fold
-from projections.transfer_scores import RunScore, TransferScores
-from schemas.correction import EffectiveLifecycle
+from projections.transfer.scores import RunScore, TransferScores
 from schemas.events.transfer import Capabilities, Claim
-from schemas.transfer import NEEDS_RESOLUTION, Stage
+from schemas.transfer.correction import EffectiveLifecycle
+from schemas.transfer.family import NEEDS_RESOLUTION, Stage
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
 SHOWS_NOTHING = Capabilities()

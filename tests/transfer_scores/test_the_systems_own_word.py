@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from projections.fold import fold
-from projections.transfer_scores import RunScore, TransferScores
+from projections.transfer.scores import RunScore, TransferScores
 from schemas.base import Event
 from schemas.events.transfer import Claim, MemoryRetrieved, RetrievedItem, StoreSnapshotted
 from schemas.identifiers import CellId

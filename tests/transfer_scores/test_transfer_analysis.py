@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors import analysis
-from actors.analysis import HANDLERS, compute, encode, report_files
 from actors.loop import Context, carry_out
-from actors.transfer_analysis import recorded_scores, upgrades
+from actors.study import analysis
+from actors.study.analysis import HANDLERS, compute, encode, report_files
+from actors.transfer.analysis import recorded_scores, upgrades
 from ledger.cli.analyze import _print as print_analysis
 from ledger.errors import Refused
 from ledger.log import decode
-from projections.transfer_report import system_sentence
-from projections.transfer_results import TransferResults
+from projections.transfer.report import system_sentence
+from projections.transfer.results import TransferResults
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.study import AnalysisCompleted
 from schemas.events.transfer import Capabilities, Claim, TransferScored
-from schemas.transfer import Waiver
+from schemas.transfer.family import Waiver
 from tests.transfer_scores import transfer_story
 from tests.transfer_scores.recorded_story import amended, append, inspected, record, two_systems
 from tests.transfer_scores.transfer_story import FAMILY, Story

@@ -12,7 +12,7 @@ from projections.audits.registry import AUDITS
 from projections.audits.run import run_audits
 from projections.fold import fold
 from projections.progress import Progress
-from projections.transfer_scores import RunScore, TransferScores
+from projections.transfer.scores import RunScore, TransferScores
 from schemas.events.run import RunStopped
 from schemas.events.transfer import (
     RepairAbandoned,
@@ -23,7 +23,7 @@ from schemas.events.transfer import (
     SessionOpened,
     TransferScored,
 )
-from schemas.transfer import LAYERS, Stage
+from schemas.transfer.family import LAYERS, Stage
 from tests.transfer_scores.recorded_story import append, record, two_systems
 from tests.transfer_scores.transfer_story import FAMILY, Story
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ledger.cli import transfer_repair
 from ledger.errors import Refused, Usage
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from projections.report_model import run_page
+from projections.report.model import run_page
 from schemas.events.study import CellReexecuted
 from schemas.events.transfer import RepairChanged, RepairClosed, RepairOpened, TransferScored
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk

@@ -13,7 +13,6 @@ import msgspec
 
 from ledger.log import Fact
 from schemas.base import ArtifactRef, Event
-from schemas.correction import Correction, Scope, Session
 from schemas.events.cell import CellStarted
 from schemas.events.study import PlanPrepared, StudyFrozen
 from schemas.events.transfer import (
@@ -35,7 +34,8 @@ from schemas.events.transfer import (
 )
 from schemas.identifiers import CellId
 from schemas.plan import Plan, PlannedCell
-from schemas.transfer import (
+from schemas.transfer.correction import Correction, Scope, Session
+from schemas.transfer.family import (
     NEEDS_RESOLUTION,
     ArgumentTest,
     CallPattern,

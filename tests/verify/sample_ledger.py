@@ -22,15 +22,15 @@ from ledger.creation import create_ledger
 from ledger.last_seen import remember_ledger
 from ledger.log import Batch, NewEvent
 from ledger.merkle import tree_root
-from ledger.record_sources import all_notes, read_checkpoint_log
 from ledger.signing_keys import (
     CONFIG_HOME_VARIABLE,
     SigningKey,
     VerifierKey,
     load_or_create_signing_key,
 )
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
+from ledger.verify.untrusted_records import all_notes, read_checkpoint_log
 from schemas.commands import AdvanceCell
 from schemas.events.cell import AnswerParsed, ProtocolViolated, ToolCalled
 from schemas.events.command import CommandCompleted, CommandRequested

@@ -33,9 +33,9 @@ from ledger.last_seen import recall
 from ledger.log import Batch, NewEvent
 from ledger.merkle import tree_root
 from ledger.signing_keys import SigningKey, parse_verifier_key
-from ledger.sqlite_log import SqliteLog
+from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
-from ledger.verify import verify
+from ledger.verify.verification import verify
 from schemas.events.cell import ProtocolViolated
 from schemas.events.ledger import LedgerCreated
 

@@ -15,8 +15,8 @@ from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.errors import Integrity, Refused, Usage
 from ledger.export import backup, export, import_ledger
 from ledger.log import Batch, NewEvent
-from ledger.sqlite_log import SqliteLog
-from ledger.verify import Options, exit_status, verify
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.verification import Options, exit_status, verify
 from schemas.events.cell import ProtocolViolated, ToolCalled
 from schemas.events.study import TasksFrozen
 from schemas.task import FailToPass, Overlay, Size, Task

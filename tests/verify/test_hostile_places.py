@@ -13,8 +13,8 @@ from sample_ledger import SampleLedger, append_one
 from ledger.checkpoint import Checkpointer
 from ledger.errors import Integrity, Refused, Unfinished, Usage
 from ledger.export import backup, export, import_ledger
-from ledger.sqlite_log import SqliteLog
-from ledger.verify import Options, exit_status, verify
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.verification import Options, exit_status, verify
 from schemas.events.cell import ProtocolViolated
 
 INSTEAD: dict[str, Callable[[Path], None]] = {

@@ -22,8 +22,8 @@ from sample_ledger import SampleLedger
 from ledger import independent_verifier
 from ledger.errors import LedgerError
 from ledger.export import export, import_ledger
-from ledger.sqlite_log import SqliteLog
-from ledger.verify import Options, exit_status, verify
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.verification import Options, exit_status, verify
 
 FILE = Path(independent_verifier.__file__)
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text("utf-8"))

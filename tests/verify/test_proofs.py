@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from sample_ledger import SIZES, SampleLedger
 
 from ledger.errors import Integrity, LedgerError, Usage
-from ledger.proofs import (
+from ledger.signing_keys import VerifierKey
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.proofs import (
     ConsistencyProof,
     InclusionProof,
     check_proof,
@@ -19,8 +21,6 @@ from ledger.proofs import (
     prove_consistency,
     prove_inclusion,
 )
-from ledger.signing_keys import VerifierKey
-from ledger.sqlite_log import SqliteLog
 
 TLOG = Path(__file__).parent / "tlog_vectors"
 

@@ -16,16 +16,16 @@ import pygit2
 import pytest
 from sample_ledger import SampleLedger, append_one
 
-import ledger.verify
+import ledger.verify.verification
 from ledger.clock import new_id
 from ledger.errors import Unfinished, Usage
 from ledger.export import export, import_ledger
 from ledger.last_seen import recall, remember_ledger
 from ledger.log import Batch, NewEvent
-from ledger.record_sources import SqliteRecords, wal_of
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
-from ledger.sqlite_log import SqliteLog
-from ledger.verify import Options, exit_status, report_json, verify
+from ledger.sqlite.log import SqliteLog
+from ledger.verify.untrusted_records import SqliteRecords, wal_of
+from ledger.verify.verification import Options, exit_status, report_json, verify
 from schemas.events.cell import ProtocolViolated
 from schemas.events.ledger import CheckpointAnchored
 
@@ -472,7 +472,7 @@ def test_wal_that_cannot_be_read_is_not_ignored(sample: SampleLedger) -> None:
 def test_findings_are_counted_when_they_are_too_many(
     sample: SampleLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger.verify, "MAX_FINDINGS", 5)
+    monkeypatch.setattr(ledger.verify.verification, "MAX_FINDINGS", 5)
     with sample.tampering() as connection:
         connection.execute("UPDATE records SET actor = 'nobody'")
     report = verify(sample.directory.root)
@@ -486,7 +486,7 @@ def test_pages_of_any_size_give_the_same_report(
     sample.rewrite({13: lambda record: {**record, "run": "other"}}, chained=False)
     whole = verify(sample.directory.root)
     for size in (1, 2, 7):
-        monkeypatch.setattr("ledger.record_sources.PAGE_RECORDS", size)
+        monkeypatch.setattr("ledger.verify.untrusted_records.PAGE_RECORDS", size)
         assert verify(sample.directory.root) == whole
 
 
@@ -510,15 +510,15 @@ def test_query_that_does_not_end_is_given_up(
     sample: SampleLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hostile file can make a plain SELECT run for ever; here every SELECT is too long."""
-    monkeypatch.setattr("ledger.record_sources.STEPS_BETWEEN_LOOKS", 10)
-    monkeypatch.setattr("ledger.record_sources.MAX_STEPS_A_PAGE", 160)
+    monkeypatch.setattr("ledger.verify.untrusted_records.STEPS_BETWEEN_LOOKS", 10)
+    monkeypatch.setattr("ledger.verify.untrusted_records.MAX_STEPS_A_PAGE", 160)
     report = verify(sample.directory.root)
     assert exit_status(report) == 3
     assert [(f.code, f.seq, f.got) for f in report.findings] == [
         ("DB_CORRUPT", 0, "a query does not end")
     ]
     assert "Reading stopped" in report.assurance
-    monkeypatch.setattr("ledger.record_sources.MAX_STEPS_A_PAGE", 50)
+    monkeypatch.setattr("ledger.verify.untrusted_records.MAX_STEPS_A_PAGE", 50)
     report = verify(sample.directory.root)
     assert exit_status(report) == 3
     assert [(f.code, f.got) for f in report.findings] == [("DB_CORRUPT", "a query does not end")]

@@ -106,9 +106,9 @@ def _patch_lmstudio(module):
 
 _PATCHES = {
     "actors.servers.lmstudio": _patch_lmstudio,
-    "ledger.sqlite_log": _patch_log,
+    "ledger.sqlite.log": _patch_log,
     "actors.loop": _patch_loop,
-    "actors.memory_case": _patch_memory_case,
+    "actors.transfer.case_run": _patch_memory_case,
 }
 
 

@@ -1,0 +1,1 @@
+"""Repair studies: cells, their grading, their re-execution."""

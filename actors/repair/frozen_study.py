@@ -1,0 +1,191 @@
+"""The frozen study in the hands of a worker: study, tasks, plan, base trees.
+
+Everything comes from the log and its artifacts. The repositories that were mined are not needed any
+more and not looked at: base trees come from the frozen packs, which hold nothing but base trees, so
+no future object is in any place that a cell or a test run could reach.
+"""
+
+import copy
+import fcntl
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from actors.loop import Context
+from actors.mining.recipes import Classifier, classifier
+from actors.test_runs.workspaces import (
+    SnapshotFile,
+    check_store,
+    import_pack,
+    make_template,
+    read_snapshot,
+)
+from harnesses import registry
+from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
+from ledger.errors import Refused
+from ledger.regular_file import open_lock
+from projections.amendments import Amendments
+from projections.fold import fold
+from projections.progress import Progress
+from schemas.base import ArtifactRef
+from schemas.events.study import (
+    AmendmentRecorded,
+    StudyFrozen,
+    TasksFrozen,
+    TreatmentIdentity,
+)
+from schemas.plan import undeclared
+from schemas.study import Study
+from schemas.study_file import AnyStudy, parse_study
+from schemas.task import Task
+
+BASE_TREES_KEPT = 2
+
+
+def repair_study(study: AnyStudy) -> Study:
+    """``study`` where it mines repositories. Raises Refused for another kind."""
+    if not isinstance(study, Study):
+        raise Refused(
+            f'this works on tasks of repositories (kind = "repair"); the study is of kind '
+            f'"{study.kind}"'
+        )
+    return study
+
+
+@dataclass(frozen=True)
+class BaseTree:
+    """A task's base tree in memory."""
+
+    entries: Sequence[SnapshotFile]
+    """As git holds them, links and submodules included."""
+    snapshot: Snapshot
+    """As arms see it: every file with its class."""
+    classifier: Classifier
+
+
+class FrozenStudy:
+    """Read once by every worker. Raises Refused where nothing is frozen."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        facts = list(context.study_facts())
+        progress = fold(Progress(context.artifacts.get), facts)
+        if progress.frozen is None or progress.study is None:
+            raise Refused("the study is not frozen: `ledger freeze` first")
+        self.event: StudyFrozen = progress.frozen
+        self.study: Study = repair_study(progress.study)
+        self.tasks: dict[str, Task] = progress.tasks
+        self.planned = frozenset(progress.cells)
+        """Names of all planned cells."""
+        planned = [cell.planned for cell in progress.cells.values()]
+        missing = undeclared(self.study, planned, self.tasks.values())
+        if missing:
+            raise Refused(
+                "an amendment has taken away what planned cells need "
+                f"({'; '.join(missing)}): put it back into study.toml and `ledger amend` again"
+            )
+        self._amendments = fold(Amendments(context.artifacts.get), facts)
+        self._studies = [
+            (fact.seq, fact.event.study)
+            for fact in facts
+            if isinstance(fact.event, StudyFrozen | AmendmentRecorded)
+        ]
+        self._packs: dict[str, ArtifactRef] = {}
+        for fact in facts:
+            if isinstance(fact.event, TasksFrozen):
+                self._packs = fact.event.packs
+        self._base_trees: OrderedDict[str, BaseTree] = OrderedDict()
+        self._checked_stores: set[Path] = set()
+
+    def as_of(self, seq: int) -> "FrozenStudy":
+        """The same with ``study`` as it stood at record ``seq``. A cell's attempt has the budgets
+        and the model that it began with, whatever has been amended since: only so is what it was
+        charged and asked the same again."""
+        if self._studies[-1][0] <= seq:
+            return self
+        stood = self.event.study
+        for at, study in self._studies:
+            stood = study if at <= seq else stood
+        earlier = copy.copy(self)
+        earlier.study = repair_study(parse_study(self._context.artifacts.get(stood)))
+        return earlier
+
+    def treatment(self, arm: str) -> TreatmentIdentity:
+        """The arm as it was frozen, or as amendments of its code left it. Raises Refused for one
+        that was not frozen."""
+        for treatment in self.event.treatments:
+            if treatment.id == arm:
+                source = self._amended_source(arm)
+                return msgspec.structs.replace(treatment, source=source or treatment.source)
+        raise Refused(f"treatment {arm} was not frozen: a cell of it cannot run")
+
+    def _amended_source(self, arm: str) -> str:
+        """Digest of the arm's code where an amendment has changed some of it, else empty."""
+        harness = registry.HARNESSES.get(arm)
+        if harness is None:
+            return ""
+        files = {f"code/harnesses/{p}": p for p in (*harness.source_files, *harness.prompt_files)}
+        bound = self._amendments.bound()
+        changed = {
+            name for row in self._amendments.recorded for name in row["changed"].splitlines()
+        }
+        if changed.isdisjoint(files) or not bound.keys() >= files.keys():
+            return ""
+        return registry.source_digest_of({path: bound[name] for name, path in files.items()})
+
+    def base_store(self, repository: str) -> Path:
+        """The bare object store with the repository's base trees; made from the frozen pack when
+        it is not there yet. Every worker checks it once: its name proves nothing."""
+        pack = self._packs.get(repository)
+        if pack is None:
+            raise Refused(f"no base trees of repository {repository} were frozen")
+        templates = self._context.directory.templates
+        templates.mkdir(parents=True, exist_ok=True)
+        store = templates / f"{repository}-{pack.digest[:16]}.git"
+        with open_lock(templates / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not store.exists():
+                import_pack(self._context.artifacts.get(pack), store)
+            elif store not in self._checked_stores:
+                check_store(store)
+            self._checked_stores.add(store)
+        return store
+
+    def template(self, task: Task) -> Path:
+        """A work tree of the task's base, to be copied for every test run."""
+        store = self.base_store(task.repository)
+        with open_lock(self._context.directory.templates / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return make_template(store, task.base_tree, self._context.directory.templates)
+
+    def base(self, task: Task) -> BaseTree:
+        """The base tree in memory; the last few are kept."""
+        found = self._base_trees.get(task.base_tree)
+        if found is None:
+            entries = read_snapshot(self.base_store(task.repository), task.base_tree)
+            names = [entry.path.decode("utf-8", "surrogateescape") for entry in entries]
+            rules = classifier(self.study.repository(task.repository), names)
+            files = [
+                snapshot_file(
+                    name,
+                    msgspec.convert(entry.mode, FileMode),
+                    entry.content,
+                    rules.classify(name, entry.content),
+                )
+                for name, entry in zip(names, entries, strict=True)
+            ]
+            found = self._base_trees[task.base_tree] = BaseTree(entries, snapshot(files), rules)
+            while len(self._base_trees) > BASE_TREES_KEPT:
+                self._base_trees.popitem(last=False)
+        return found
+
+    def protected_paths(self, task: Task) -> frozenset[str]:
+        """Paths closed to edits: tests, infrastructure and dependency files of base and gold."""
+        content = self._context.artifacts.get(task.protected_paths)
+        return frozenset(msgspec.json.decode(content, type=list[str]))
+
+    def statement(self, task: Task) -> str:
+        return self._context.artifacts.get(task.statement).decode()

@@ -1,0 +1,1 @@
+"""What every kind of study does: declared, frozen, scheduled, analysed."""

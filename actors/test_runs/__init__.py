@@ -1,0 +1,1 @@
+"""Running the tests of a repository: environments, workspaces, patches, reports."""

@@ -1,0 +1,1 @@
+"""Transfer studies: suites, sessions, corrections, remediation."""

@@ -1,0 +1,345 @@
+"""The repair loop of a transfer study: open, change, rerun, close or abandon (protocol, section 7).
+
+A failure is assigned to the earliest evidenced failing stage of one run. One layer of the system is
+changed, and the changed system is a new identity that an amendment declares. The failing case, its
+controls and a bounded sample of other classes run again with unchanged prompts, fixtures and
+predicates; only then can the repair be closed, with the limitation that is left. A fluent
+postmortem is no repair receipt.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+from actors.loop import Context, Done, Handlers, Work
+from actors.memory_systems.contract import CaseFolders, Opening
+from actors.memory_systems.registry import open_memory
+from actors.sandbox.run import remove_tree
+from actors.transfer.case_run import driver_manifest
+from ledger.errors import Refused
+from ledger.log import NewEvent
+from projections.fold import Follower
+from projections.transfer.evidence import RunEvidence
+from projections.transfer.remediation_receipts import layers_of, missing_to_close
+from projections.transfer.remediations import Repair, Repairs
+from projections.transfer.scores import RunScore, TransferScores, root_record
+from schemas.commands import AbandonRepair, ChangeRepair, CloseRepair, OpenRepair, RerunRepair
+from schemas.events.study import AmendmentRecorded, OutcomesInspected
+from schemas.events.transfer import (
+    RepairAbandoned,
+    RepairChanged,
+    RepairClosed,
+    RepairOpened,
+    RepairRerun,
+)
+from schemas.identifiers import STUDY_STREAM
+from schemas.secret_shapes import secret_kinds
+from schemas.transfer.family import LAYERS, NEGATIVES, Case, Family, FrozenSuite, PlannedCase
+from schemas.transfer.study import TransferStudy
+
+EMITS = (RepairOpened, RepairChanged, RepairRerun, RepairClosed, RepairAbandoned)
+CONTROLS = (*NEGATIVES, "supersession", "expiry")
+OWN_KINDS = ("store", "folder")
+"""Memories whose manifest can be read without starting somebody's program."""
+
+
+def repair_stream(repair: str) -> str:
+    return f"repair/{repair}"
+
+
+class _State:
+    """The folds that every step decides from."""
+
+    def __init__(self, context: Context) -> None:
+        self.scores = TransferScores(context.artifacts.get)
+        self.repairs = Repairs()
+        Follower(context.log, self.scores, self.repairs).catch_up()
+        if self.scores.suite is None or self.scores.study is None:
+            raise Refused("no suite is frozen here: a repair needs runs that failed")
+        self.suite: FrozenSuite = self.scores.suite
+        self.study: TransferStudy = self.scores.study
+
+    def repair(self, name: str) -> Repair:
+        repair = self.repairs.repairs.get(name)
+        if repair is None:
+            known = ", ".join(self.repairs.repairs) or "none"
+            raise Refused(f"there is no repair {name!r}; there are: {known}")
+        if repair.ended_at >= 0:
+            raise Refused(
+                f"repair {name} is {repair.status} (record {repair.ended_at}): open another one"
+            )
+        return repair
+
+    def run(self, cell: str) -> tuple[RunScore, RunEvidence]:
+        score = self.scores.runs.get(cell)
+        if score is None:
+            raise Refused(f"{cell} is not a run that has ended: `ledger query` lists transfer_runs")
+        return score, self.scores.evidence[cell]
+
+    def unit(self, name: str) -> tuple[PlannedCase, Family, Case]:
+        unit = next(unit for unit in self.suite.units if unit.unit == name)
+        family = next(f for f in self.suite.families if f.family_id == unit.family_id)
+        return unit, family, family.case(unit.case_id)
+
+
+def open_repair(work: Work) -> Done:
+    """Assign one failed run to a layer. Refused for a run that did not fail at any stage, and, as
+    the answer shows its outcome, for one that ended after outcomes were last inspected."""
+    command: OpenRepair = work.command
+    looks = [f.seq for f in work.facts(STUDY_STREAM) if isinstance(f.event, OutcomesInspected)]
+    if not looks:
+        raise Refused(
+            "a repair shows outcomes, and no inspection is recorded: `ledger analyze --reason "
+            '"…"` records one first'
+        )
+    state = _State(work.context)
+    if command.repair in state.repairs.repairs:
+        raise Refused(f"there is a repair {command.repair} already: choose another name")
+    score, evidence = state.run(command.cell)
+    if score.finished > looks[-1]:
+        raise Refused(
+            f"{command.cell} ended (record {score.finished}) after outcomes were last inspected "
+            f'(record {looks[-1]}), and a repair shows its outcome: `ledger analyze --reason "…"` '
+            "records an inspection first"
+        )
+    if score.earliest is None:
+        why = {
+            "unverified": "stages of it were not observed, which is no failure: make the system "
+            "show them, and run it under a new identity",
+            "void": "it is void by a fault that is not the system's, and runs again",
+        }.get(score.result, "no stage of it failed")
+        raise Refused(f"{command.cell} cannot be repaired: {why}")
+    manifest = _together(
+        command.manifest, layers_of(work.artifacts.get, evidence), f"the run {command.cell}"
+    )
+    if command.layer != "unknown":
+        _require_layers(manifest, f"{score.memory} + {score.driver}")
+    event = RepairOpened(
+        repair=command.repair,
+        cell=command.cell,
+        stage=score.earliest,
+        layer=command.layer,
+        manifest=manifest,
+    )
+    return Done([NewEvent(repair_stream(command.repair), event)])
+
+
+def change_repair(work: Work) -> Done:
+    """Record the change. Refused unless exactly the named layer differs, and unless an amendment
+    after the opening planned cells for the changed system."""
+    command: ChangeRepair = work.command
+    state = _State(work.context)
+    repair = state.repair(command.repair)
+    if repair.changed is not None:
+        raise Refused(
+            f"repair {command.repair} has its change (record {repair.changed_at}): one repair "
+            "changes one layer, once. Open another one for another change"
+        )
+    before_score, _ = state.run(repair.opened.cell)
+    new = f"{command.memory} + {command.driver}"
+    if before_score.system == (command.memory, command.driver):
+        raise Refused(
+            f"{new} is the system that failed: a changed system is a new identity. Declare it in "
+            "study.toml under an id of its own, then `ledger amend`"
+        )
+    amended = any(
+        isinstance(fact.event, AmendmentRecorded) and fact.seq > repair.opened_at
+        for fact in work.facts(STUDY_STREAM)
+    )
+    planned = any(_is_of(cell, before_score.unit, command) for cell in state.scores.planned)
+    if not amended or not planned:
+        raise Refused(
+            f"no amendment after record {repair.opened_at} plans {before_score.unit} for {new}: "
+            "declare the changed memory or driver and their system in study.toml, then "
+            '`ledger amend --reason "…"`'
+        )
+    attributed = repair.opened.layer != "unknown"
+    before = repair.opened.manifest
+    after = _together(
+        command.manifest, manifest_of(work, state.study, command.memory, command.driver), new
+    )
+    if attributed:
+        _require_layers(after, new)
+        differing = [layer for layer in LAYERS if before[layer] != after[layer]]
+        if differing != [repair.opened.layer]:
+            found = ", ".join(differing) or "none"
+            raise Refused(
+                f"exactly {repair.opened.layer} must differ between {before_score.memory} + "
+                f"{before_score.driver} and {new}; these layers do: {found}. Change one layer at a "
+                "time; where the layers cannot be seen, open the repair with --layer unknown"
+            )
+    event = RepairChanged(
+        repair=command.repair,
+        layer=repair.opened.layer,
+        before=before,
+        after=after,
+        attributed=attributed,
+        new_memory=command.memory,
+        new_driver=command.driver,
+    )
+    return Done([NewEvent(repair_stream(command.repair), event)])
+
+
+def rerun_repair(work: Work) -> Done:
+    """Fix the runs: the failing case, its family's negative, supersession and expiry controls, and
+    a seeded sample of cases from the other classes; every planned trial of each."""
+    command: RerunRepair = work.command
+    state = _State(work.context)
+    repair = state.repair(command.repair)
+    if repair.changed is None:
+        raise Refused(f"repair {command.repair} has no change yet: `ledger transfer repair change`")
+    if repair.rerun is not None:
+        raise Refused(
+            f"the runs of repair {command.repair} are fixed (record {repair.rerun_at}): "
+            "`ledger run` makes them"
+        )
+    score, _ = state.run(repair.opened.cell)
+    units, stream = rerun_units(state.suite, score, command.repair, command.sample)
+    changed = repair.changed
+    cells = []
+    missing = []
+    for unit in units:
+        of_unit = [cell for cell in state.scores.planned if _is_of(cell, unit, changed)]
+        cells += of_unit
+        if not of_unit:
+            missing.append(unit)
+    if missing:
+        raise Refused(
+            f"{changed.new_memory} + {changed.new_driver} has no planned runs of "
+            f"{', '.join(missing)}: add the system to study.toml and `ledger amend`"
+        )
+    event = RepairRerun(repair=command.repair, cells=tuple(cells), sample_seed=stream)
+    return Done([NewEvent(repair_stream(command.repair), event)])
+
+
+def close_repair(work: Work) -> Done:
+    """End a repair. Refused with everything that is missing."""
+    command: CloseRepair = work.command
+    state = _State(work.context)
+    repair = state.repair(command.repair)
+    missing = list(missing_to_close(work.artifacts.get, state.scores, repair))
+    _refuse_secrets(command.limitation, "limitation")
+    if not command.limitation.strip():
+        missing.append("what is left unresolved, in words")
+    if missing:
+        raise Refused(
+            f"repair {command.repair} cannot be closed yet; missing: {'; '.join(missing)}"
+        )
+    event = RepairClosed(
+        repair=command.repair,
+        suite_version=state.suite.version,
+        limitation=command.limitation.strip(),
+    )
+    return Done([NewEvent(repair_stream(command.repair), event)])
+
+
+def abandon_repair(work: Work) -> Done:
+    """Give a repair up, at whatever step it is."""
+    command: AbandonRepair = work.command
+    _State(work.context).repair(command.repair)
+    _refuse_secrets(command.reason, "reason")
+    if not command.reason.strip():
+        raise Refused("say why with --reason TEXT: everyone who reads the report sees it")
+    event = RepairAbandoned(repair=command.repair, reason=command.reason.strip())
+    return Done([NewEvent(repair_stream(command.repair), event)])
+
+
+HANDLERS: Handlers = {
+    OpenRepair: open_repair,
+    ChangeRepair: change_repair,
+    RerunRepair: rerun_repair,
+    CloseRepair: close_repair,
+    AbandonRepair: abandon_repair,
+}
+
+
+def rerun_units(
+    suite: FrozenSuite, score: RunScore, repair: str, sample: int
+) -> tuple[list[str], str]:
+    """(units to run again, named stream of the sample), all among as many distractors.
+
+    The sample is drawn from families of other classes: ranked by SHA-256(stream | unit).
+    """
+    families = {family.family_id: family for family in suite.families}
+    units = [unit for unit in suite.units if unit.distractors == score.distractors]
+    own = [unit for unit in units if unit.family_id == score.family]
+    failing = [unit.unit for unit in own if unit.case_id == score.case]
+    controls = [
+        unit.unit
+        for unit in own
+        if families[unit.family_id].case(unit.case_id).kind in CONTROLS and unit.unit not in failing
+    ]
+    others = [
+        unit.unit
+        for unit in units
+        if root_record(families[unit.family_id]).class_ != score.class_
+        and families[unit.family_id].case(unit.case_id).kind != "baseline"
+    ]
+    if len(others) < sample:
+        raise Refused(
+            f"the suite has {len(others)} cases of other classes among {score.distractors} "
+            f"distractors: --sample must be at most that"
+        )
+    stream = f"{suite.suite_id}/{suite.version}/repair/{repair}/{sample}"
+    ranked = sorted(others, key=lambda unit: sha256(f"{stream}|{unit}".encode()).digest())
+    return [*failing, *controls, *ranked[:sample]], stream
+
+
+def manifest_of(work: Work, study: TransferStudy, memory_id: str, driver_id: str) -> dict[str, str]:
+    """Digests by layer of a declared system; none of somebody else's, which its runs show."""
+    memory, driver = study.memory(memory_id), study.driver(driver_id)
+    if memory.kind not in OWN_KINDS or driver.kind == "own":
+        return {}
+    folders = CaseFolders(work.scratch / "manifest")
+    if folders.root.exists():
+        remove_tree(folders.root)
+    folders.create()
+    system = open_memory(memory, Opening(folders, float(study.suite.session_s)))
+    try:
+        layers = {**system.manifest().layers, **driver_manifest(study, driver).layers}
+    finally:
+        system.close()
+        remove_tree(folders.root)
+    return {name: layers[name] for name in LAYERS if name in layers}
+
+
+def _together(given: Mapping[str, str], shown: Mapping[str, str], what: str) -> dict[str, str]:
+    """What is shown, and what is given where nothing is. Raises Refused for a contradiction."""
+    contradicted = [
+        layer
+        for layer in LAYERS
+        if layer in shown and given.get(layer, shown[layer]) != shown[layer]
+    ]
+    if contradicted:
+        raise Refused(
+            f"--manifest says otherwise about {', '.join(contradicted)} than {what}, which shows "
+            "them: leave out of the file what is shown"
+        )
+    together = {**given, **shown}
+    return {layer: together[layer] for layer in LAYERS if layer in together}
+
+
+def _refuse_secrets(text: str, what: str) -> None:
+    kinds = secret_kinds(text)
+    if kinds:
+        raise Refused(
+            f"the {what} looks like it holds {', '.join(kinds)}: what is recorded stays, so point "
+            "to it instead"
+        )
+
+
+def _require_layers(manifest: Mapping[str, str], system: str) -> None:
+    missing = [layer for layer in LAYERS if layer not in manifest]
+    if missing:
+        raise Refused(
+            f"{system} does not show the layers {', '.join(missing)}: give all eight with "
+            "--manifest FILE, or open the repair with --layer unknown (it is recorded as "
+            "unattributed)"
+        )
+
+
+def _is_of(cell: str, unit: str, system: ChangeRepair | RepairChanged) -> bool:
+    if isinstance(system, RepairChanged):
+        memory, driver = system.new_memory, system.new_driver
+    else:
+        memory, driver = system.memory, system.driver
+    return cell.split("/")[:3] == [unit, memory, driver]

@@ -1,0 +1,1 @@
+"""The durable log in one SQLite file."""

@@ -1,0 +1,1 @@
+"""Finding what was altered, in records that cannot be trusted."""

@@ -1,0 +1,1 @@
+"""What a repair study's events mean: tasks, outcomes, analyses, report."""

@@ -1,0 +1,1 @@
+"""What a transfer study's events mean: evidence, stages, scores, counts, report."""

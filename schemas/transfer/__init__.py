@@ -1,0 +1,1 @@
+"""The vocabulary of transfer studies: corrections, families, their study file."""
