@@ -51,6 +51,10 @@ def command(directory: Path, template: str, as_json: bool) -> None:
         make_folder(study.root)
         begins = [(texts / f"{template}.toml", study.toml)]
         begins.append((texts / "protocol.md", study.root / "protocol.md"))
+        if template == "study-2":
+            # The protocol names this command line.
+            make_folder(study.root / "scripts")
+            begins.append((texts / "power_study2.py", study.root / "scripts" / "power_study2.py"))
         if template == "transfer":
             make_folder(study.root / "families")
             examples = files("actors.families") / "examples"

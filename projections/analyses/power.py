@@ -27,6 +27,8 @@ from projections.analyses.admissible_values import (
 
 # Exact integers grow with n: this many tasks take half a minute with sixteen-digit probabilities.
 MAX_TASKS = 5_000
+MAX_SEARCHED = 400
+"""Numbers of tasks that are tried for a target, every one of them: some seconds."""
 
 
 class McNemarPower(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +99,32 @@ def mcnemar_power(
         power_direction_new=by_new / tables,
         power_midp=(midp_new + midp_baseline) / tables,
     )
+
+
+def smallest_tasks(
+    target: Rational,
+    new_only: Rational,
+    baseline_only: Rational,
+    alpha: Rational = "0.05",
+    solvable_share: Rational = 1,
+) -> int:
+    """The smallest number of tasks from which on the power is at least ``target``.
+
+    Where every task is discordant the power is a saw-tooth in n, so that a smaller number may
+    reach it and a larger one not: the last tooth below the target counts.
+
+    Raises ValueError as ``mcnemar_power``, and where ``MAX_SEARCHED`` tasks do not reach it.
+    """
+    wanted = admit_level(target, "the power to reach")
+    for n in range(MAX_SEARCHED, 0, -1):
+        if mcnemar_power(n, new_only, baseline_only, alpha, solvable_share).power < wanted:
+            if n == MAX_SEARCHED:
+                raise ValueError(
+                    f"{MAX_SEARCHED} tasks do not reach a power of {target}: with such shares the "
+                    "arms differ too little, or too few tasks can be solved"
+                )
+            return n + 1
+    return 1
 
 
 def _rejecting_weight(

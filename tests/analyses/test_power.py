@@ -1,15 +1,19 @@
 import json
 import math
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ledger.cli.main import cli
 from projections.analyses.mcnemar import exact_p_value, mid_p_value
-from projections.analyses.power import MAX_TASKS, McNemarPower, mcnemar_power
+from projections.analyses.power import MAX_TASKS, McNemarPower, mcnemar_power, smallest_tasks
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles/power.public.json").read_text())
 
@@ -188,3 +192,34 @@ def test_probabilities_that_sum_to_exactly_one_are_allowed():
 def test_the_result_survives_the_codec():
     result = mcnemar_power(60, 0.25, 0.05, solvable_share=Fraction(37, 60))
     assert msgspec.json.decode(msgspec.json.encode(result), type=McNemarPower) == result
+
+
+def test_the_smallest_number_of_tasks_for_a_power():
+    assert smallest_tasks("0.8", "0.25", "0.05") == 61  # 60 have 0.797
+    for shares in (("0.25", "0.05"), ("0.8", "0.2")):
+        found = smallest_tasks("0.5", *shares)
+        powers = [mcnemar_power(n, *shares).power for n in range(1, found + 40)]
+        assert powers[found - 2] < 0.5 <= min(powers[found - 1 :])
+    assert max(powers[: found - 1]) >= 0.5  # all tasks discordant: a saw-tooth
+
+
+def test_a_power_that_is_out_of_reach_is_refused():
+    with pytest.raises(ValueError, match="do not reach a power of 0.9"):
+        smallest_tasks("0.9", "0.06", "0.05")
+
+
+def test_the_protocols_own_command_line_gives_the_same(tmp_path):
+    study = tmp_path / "study"
+    done = CliRunner().invoke(cli, ["init", str(study), "--template", "study-2"])
+    assert done.exit_code == 0, done.output
+    words = ["--tasks", "60", "--new-only", "0.25", "--baseline-only", "0.05", "--alpha", "0.05"]
+    script = [sys.executable, "-I", "scripts/power_study2.py"]
+    printed = subprocess.run([*script, *words], cwd=study, capture_output=True, text=True)
+    assert (printed.returncode, printed.stdout) == (0, "0.797296\n")
+    for tasks, new, baseline, alpha in (("23", "0.4", "0.1", "0.1"), ("7", "0.5", "0", "0.05")):
+        given = ["--tasks", tasks, "--new-only", new, "--baseline-only", baseline, "--alpha", alpha]
+        printed = subprocess.run([*script, *given], cwd=study, capture_output=True, text=True)
+        expected = mcnemar_power(int(tasks), new, baseline, alpha).power
+        assert printed.stdout == f"{expected:.6f}\n"
+    refused = subprocess.run([*script, *words, "--tasks", "0"], cwd=study, capture_output=True)
+    assert refused.returncode == 2
