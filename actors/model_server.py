@@ -55,8 +55,8 @@ from schemas.events.server import (
     ServerMismatched,
 )
 from schemas.identifiers import parse_cell_id, server_stream
+from schemas.repair.study import RepairStudy
 from schemas.study import Model, Study
-from schemas.study_file import AnyStudy
 
 MAX_BACK_PRESSURE = 20
 MAX_RETRY_AFTER_S = 120
@@ -85,7 +85,7 @@ class ModelServerActor:
 
     def __init__(
         self,
-        study: AnyStudy,
+        study: Study,
         server: ModelServer,
         *,
         sleep: Callable[[float], None] = time.sleep,
@@ -133,7 +133,7 @@ class ModelServerActor:
 
     def _advance(self, cell: str) -> AdvanceCell | AdvanceSession:
         """Who goes on with the answer: the arm of a repair study, or the session of a case."""
-        if isinstance(self._study, Study):
+        if isinstance(self._study, RepairStudy):
             return AdvanceCell(cell=cell)
         return AdvanceSession(cell=cell)
 

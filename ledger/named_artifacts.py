@@ -17,7 +17,7 @@ from msgspec import inspect
 from schemas.base import ArtifactRef, Event
 from schemas.events.mining import CandidateValidated
 from schemas.events.study import TasksFrozen
-from schemas.task import Task
+from schemas.repair.task import Task
 
 CONTENT_THAT_NAMES: dict[tuple[type, str], Any] = {
     (TasksFrozen, "tasks"): tuple[Task, ...],

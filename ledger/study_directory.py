@@ -23,8 +23,8 @@ from pathlib import Path
 
 from ledger.errors import Refused, Unfinished, Usage
 from ledger.regular_file import open_lock
-from schemas.study import Study
-from schemas.study_file import AnyStudy, StudyError, parse_study
+from schemas.study import K, Study, StudyError, of_kind
+from schemas.study_file import parse_study
 
 MAX_STUDY_BYTES = 1 << 20
 LOOKS_AT_A_LOCK = 3
@@ -54,7 +54,7 @@ class StudyDirectory:
         """Whether the ledger is a copy that is read and never written."""
         return self.ledger.with_name(IMPORTED_MARK).exists()
 
-    def read_study(self) -> tuple[bytes, AnyStudy]:
+    def read_study(self) -> tuple[bytes, Study]:
         """``study.toml`` as it stands on disk. Raises Usage with what to do."""
         try:
             about = self.toml.stat()
@@ -85,15 +85,13 @@ class StudyDirectory:
         except StudyError as error:
             raise Usage(str(error)) from None
 
-    def read_repair_study(self) -> tuple[bytes, Study]:
-        """``study.toml`` of a study that mines repositories. Raises Usage for another kind."""
+    def read_study_of(self, form: type[K]) -> tuple[bytes, K]:
+        """``study.toml`` of a study of one kind. Raises Usage for another kind."""
         content, study = self.read_study()
-        if not isinstance(study, Study):
-            raise Usage(
-                f'{self.toml}: this command works on tasks of repositories (kind = "repair"); the '
-                f'study is of kind "{study.kind}"'
-            )
-        return content, study
+        try:
+            return content, of_kind(form, study)
+        except StudyError as error:
+            raise Usage(f"{self.toml}: {error}") from None
 
     def repository_path(self, url: str) -> Path:
         """Where a repository of the study lies: a path from the study's folder, or absolute."""

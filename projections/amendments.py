@@ -8,21 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-import msgspec
-
 from ledger.log import Fact
 from projections.fold import ReadArtifact, Row, Table
 from projections.progress import Progress
-from projections.repair.tasks import MinedTasks
-from schemas.base import Event, Value
+from schemas.base import Event
 from schemas.changed_values import changed_values
 from schemas.events.cell import CellStarted
 from schemas.events.study import AmendmentRecorded, FrozenFile, OutcomesInspected, StudyFrozen
-from schemas.plan import undeclared
-from schemas.selection import NOT_RECORDED
 from schemas.study import Study
-from schemas.study_file import AnyStudy, parse_study
-from schemas.transfer.study import TransferStudy
+from schemas.study_file import parse_study
 
 WHAT_CAN_BE_AMENDED = (
     "Bound by the freeze, and open to amendments: study.toml, the documents that it names, the "
@@ -37,7 +31,7 @@ WHAT_CAN_BE_AMENDED = (
     "driver of a transfer study asks is held the same way. Of either kind `kind`, `id` and "
     "`simulated` are open to none.",
 )
-"""Printed with the amendments; ``not_amendable`` and ``transfer_operator`` refuse the rest."""
+"""Printed with the amendments; what a kind of study does in ``amend_study`` refuses the rest."""
 
 Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
 IN_WORDS: Mapping[str, str] = {
@@ -82,7 +76,7 @@ class Amendments:
     first_cell: int | None = None
     inspections: list[int] = field(default_factory=list)
     recorded: list[dict[str, Any]] = field(default_factory=list)
-    study: AnyStudy | None = None
+    study: Study | None = None
     """As it was frozen or last amended."""
     _bound: dict[str, str] = field(default_factory=dict)
     _inspection_rows: list[dict[str, Any]] = field(default_factory=list)
@@ -157,14 +151,10 @@ def changed_keys(row: Row) -> list[str]:
     return row["keys"].split("\n") if row["keys"] else []
 
 
-def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> list[str]:
+def not_amendable(study: Study, progress: Progress) -> list[str]:
     """What ``study`` declares otherwise and no amendment can change: its kind and name, who
-    answers, what planned cells are made of, and how frozen tasks were selected. What cells are made
-    of may be corrected until the first of them has begun; a repair study needs all that is planned.
-
-    ``progress``, ``mined``: folded up to the amendment. What an earlier version did not record of
-    the selection is not held against anybody.
-    """
+    answers, and what its kind names (:meth:`schemas.study.Study.not_amendable`). ``progress``:
+    folded up to the amendment."""
     before = progress.study
     if before is None:
         return []
@@ -176,75 +166,8 @@ def not_amendable(study: AnyStudy, progress: Progress, mined: MinedTasks) -> lis
         problems.append(f"`simulated` (with `server.kind`) was {was} and is {is_now}")
     if study.id != before.id:
         problems.append(f"`id` was {before.id} and is {study.id}: that would be another study")
-    planned = [cell.planned for cell in progress.cells.values()]
-    if isinstance(study, TransferStudy) and isinstance(before, TransferStudy):
-        if study.suite != before.suite:
-            problems.append(
-                "[suite] changed, and families, version, trials, distractors and policies are what "
-                "the suite is: another one is another suite.version, and another study"
-            )
-        if not progress.begun:
-            return problems
-        problems += _other_systems(before, study)
-    if progress.begun:
-        problems += _other_models(before, study)
-    missing = undeclared(study, planned, progress.tasks.values())
-    problems += [f"planned cells need {name}, which is not declared" for name in missing]
-    if isinstance(study, Study) and isinstance(before, Study):
-        if progress.begun:
-            problems += _other_treatments(before, study)
-        problems += [
-            f"the tasks are frozen, and {setting}"
-            for setting in mined.changed_since_frozen(study, None)
-            if setting.then != NOT_RECORDED
-        ]
-    return problems
-
-
-def _other_systems(before: TransferStudy, after: TransferStudy) -> list[str]:
-    """Memories and drivers of planned runs that are not what they were."""
-    memories, drivers = {m.id: m for m in after.memories}, {d.id: d for d in after.drivers}
-    other = [
-        *(("memory", m.id, m, memories.get(m.id, m)) for m in before.memories),
-        *(("driver", d.id, d, drivers.get(d.id, d)) for d in before.drivers),
-    ]
-    return [
-        f"{kind} {name} changed in {', '.join(_fields_that_differ(was, now))}, and its runs with "
-        f"it would no longer be of one system: keep it as it was and declare another {kind} with "
-        "its own id"
-        for kind, name, was, now in other
-        if was != now
-    ]
-
-
-def _other_models(before: AnyStudy, after: AnyStudy) -> list[str]:
-    """Models that are not what they were; cells of one name would then be of two models."""
-    models = {model.id: model for model in after.models}
-    return [
-        f"model {model.id} changed in {', '.join(_fields_that_differ(model, models[model.id]))}, "
-        "and cells have begun: keep it as it was. Another model is another id, and another study"
-        for model in before.models
-        if models.get(model.id, model) != model
-    ]
-
-
-def _other_treatments(before: Study, after: Study) -> list[str]:
-    roles = {treatment.id: treatment.role for treatment in after.treatments}
-    return [
-        f"treatment {treatment.id} was of role {treatment.role} and is {roles[treatment.id]}, and "
-        "cells have begun: keep it as it was"
-        for treatment in before.treatments
-        if roles.get(treatment.id, treatment.role) != treatment.role
-    ]
-
-
-def _fields_that_differ(one: Value, other: Value) -> list[str]:
-    """Keys of two tables of one kind, as study.toml writes them."""
-    return [
-        f"`{field.encode_name}`"
-        for field in msgspec.structs.fields(one)
-        if getattr(one, field.name) != getattr(other, field.name)
-    ]
+    planned = [cell.cell for cell in progress.cells.values()]
+    return [*problems, *study.not_amendable(before, planned, progress.begun)]
 
 
 def render_markdown(amendments: Amendments) -> str:

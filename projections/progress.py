@@ -30,8 +30,9 @@ from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen, T
 from schemas.events.transfer import CaseFinished, FamiliesFrozen
 from schemas.identifiers import CellId
 from schemas.plan import Plan, PlannedCell
-from schemas.study_file import AnyStudy, parse_study
-from schemas.task import Task
+from schemas.repair.task import Task
+from schemas.study import Study
+from schemas.study_file import parse_study
 from schemas.transfer.family import FrozenSuite
 
 
@@ -123,7 +124,7 @@ class Progress:
     frozen: StudyFrozen | None = None
     simulated: bool = False
     """Once true it stays so: no amendment makes evidence of what a stand-in answered."""
-    study: AnyStudy | None = None
+    study: Study | None = None
     tasks: dict[str, Task] = field(default_factory=dict)
     suite: FrozenSuite | None = None
     prepared_plan: Plan | None = None
@@ -242,7 +243,7 @@ class Progress:
         stop ended was no failure."""
         if cell.status in ("planned", "running"):
             return True
-        limit = self.study.attempts if self.study else 0
+        limit = self.study.max_attempts if self.study else 0
         return cell.ended in ("infrastructure", "void") and cell.attempt + 1 - cell.stopped < limit
 
     def next_cell(self) -> CellProgress | None:

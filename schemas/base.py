@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class _ValueMeta(msgspec.StructMeta):
+class ValueMeta(msgspec.StructMeta):
     """Makes ``kw_only`` hold for subclasses too: msgspec inherits the other options, not this."""
 
     def __new__(
@@ -18,9 +18,7 @@ class _ValueMeta(msgspec.StructMeta):
 
 # Type checkers do not see what subclasses inherit from a msgspec struct.
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Value(
-    msgspec.Struct, metaclass=_ValueMeta, frozen=True, forbid_unknown_fields=True, gc=False
-):
+class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, forbid_unknown_fields=True, gc=False):
     """Plain immutable data; a field that the type does not name is an error, never ignored."""
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from schemas.base import Value
 from schemas.credentials import without_credentials
-from schemas.study_file import AnyStudy
+from schemas.study import Study
 
 ABSENT = "absent"
 SHOWN = 240
@@ -30,7 +30,7 @@ class ChangedValue(Value):
         return f"{self.key}: {self.then} \u2192 {self.now}"
 
 
-def changed_values(before: AnyStudy, after: AnyStudy) -> list[ChangedValue]:
+def changed_values(before: Study, after: Study) -> list[ChangedValue]:
     """In the order of keys. What has an id is told by it, wherever it stands in its list:
     ``models[M002].context_length: 8192 → 16384``.
     """

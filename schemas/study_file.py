@@ -10,21 +10,16 @@ from typing import Any
 
 import msgspec
 
-from schemas.study import Study, check_study
-from schemas.transfer.study import TransferStudy, check_transfer_study
+from schemas.repair.study import RepairStudy
+from schemas.study import Study, StudyError
+from schemas.transfer.study import TransferStudy
 from schemas.validation_messages import explain
 
-AnyStudy = Study | TransferStudy
-Form = type[Study] | type[TransferStudy]
-KINDS: dict[str, Form] = {"repair": Study, "transfer": TransferStudy}
+FORMS: dict[str, type[Study]] = {"repair": RepairStudy, "transfer": TransferStudy}
 MAX_INTEGER = (1 << 63) - 1
 
 
-class StudyError(ValueError):
-    """``study.toml`` cannot be used. The message names the key and what is allowed."""
-
-
-def parse_study(content: bytes, name: str = "study.toml") -> AnyStudy:
+def parse_study(content: bytes, name: str = "study.toml") -> Study:
     """Read and check the bytes of a study file.
 
     Raises :class:`StudyError`; its message begins with ``name``, names the key and says what is
@@ -41,13 +36,13 @@ def parse_study(content: bytes, name: str = "study.toml") -> AnyStudy:
     except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
         raise StudyError(f"{name}: not valid TOML: {error}") from None
     kind = document.get("kind")
-    if kind not in KINDS:
-        allowed = " or ".join(json.dumps(known) for known in KINDS)
+    if kind not in FORMS:
+        allowed = " or ".join(json.dumps(known) for known in FORMS)
         got = f" (it is {kind!r:.80})" if "kind" in document else " is missing"
         raise StudyError(f"{name}: `kind`{got}; allowed: {allowed}")
-    form = KINDS[kind]
+    form = FORMS[kind]
     try:
-        study: AnyStudy = msgspec.convert(document, form)
+        study = msgspec.convert(document, form)
     except msgspec.ValidationError as error:
         raise StudyError(f"{name}: {explain(error, document, form)}") from None
     for key, number in _integers(document):
@@ -57,18 +52,7 @@ def parse_study(content: bytes, name: str = "study.toml") -> AnyStudy:
     def refuse(key: str, why: str) -> None:
         raise StudyError(f"{name}: `{key}`: {why}")
 
-    if isinstance(study, Study):
-        check_study(study, refuse)
-    else:
-        check_transfer_study(study, refuse)
-    return study
-
-
-def parse_repair_study(content: bytes, name: str = "study.toml") -> Study:
-    """A study of kind ``repair``. Raises :class:`StudyError` for every other one too."""
-    study = parse_study(content, name)
-    if not isinstance(study, Study):
-        raise StudyError(f'{name}: `kind` is "{study.kind}"; only "repair" can be used here')
+    study.check(refuse)
     return study
 
 

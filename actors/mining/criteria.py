@@ -23,7 +23,7 @@ from actors.mining.trees import Entry, TreeChanges
 from actors.test_runs.workspaces import unsafe_reason
 from harnesses.retrieval.snapshot import FileClass, display_path
 from schemas.base import Count, Value
-from schemas.study import TaskRules
+from schemas.repair.study import TaskRules
 
 STATIC_CRITERIA = (
     "root_commit",

@@ -9,7 +9,7 @@ from msgspec import Meta
 from actors.mining.statements import GoldFacts, tokens
 from actors.mining.trees import Entry, TreeStore
 from schemas.base import Count, Value
-from schemas.task import Size
+from schemas.repair.task import Size
 
 # Names as GitHub's linguist writes them, in lower case; every other suffix counts as "other".
 LANGUAGES = {

@@ -17,7 +17,7 @@ import msgspec
 from actors.mining.history import IsolatedRepository
 from actors.mining.trees import Entry, TreeStore
 from actors.test_runs.git import Git, GitError
-from schemas.overlay import Changes, WrittenFile
+from schemas.repair.overlay import Changes, WrittenFile
 
 # Everything that user, system or repository configuration could change is pinned.
 _DIFF = (

@@ -19,8 +19,8 @@ from actors.mining.criteria import audit_lines
 from actors.mining.trees import UnreadableObject
 from actors.mining.validation import Arm, ArmRun, Validation, validate
 from actors.mining.walk import Candidate, Mined, mine
+from actors.repair.declarations import check_declared, listed, texts_digest
 from actors.sandbox import Sandbox, probe
-from actors.study.declarations import check_declared, listed, texts_digest
 from actors.test_runs.environments import BuildFailed, missing_python
 from actors.test_runs.git import Git, GitError
 from actors.test_runs.task_runs import (
@@ -45,10 +45,10 @@ from schemas.events.mining import (
 )
 from schemas.events.study import StudyFrozen
 from schemas.identifiers import repository_stream
-from schemas.overlay import Changes
-from schemas.selection import selection_settings, settings_digest
-from schemas.study import Repository, Study
-from schemas.task import EnvironmentInputs, FileState, Overlay, Task
+from schemas.repair.overlay import Changes
+from schemas.repair.selection import selection_settings, settings_digest
+from schemas.repair.study import RepairStudy, Repository
+from schemas.repair.task import EnvironmentInputs, FileState, Overlay, Task
 
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
@@ -76,7 +76,7 @@ class Miner:
     def mine_repository(self, work: Work) -> Done:
         """Walk the history and record the static funnel."""
         command: MineRepository = work.command
-        _, study = work.context.directory.read_repair_study()
+        _, study = work.context.directory.read_study_of(RepairStudy)
         repository = _declared(study, command.repository)
         check_declared(work.context.directory, study)
         _require_python(study, repository)
@@ -101,7 +101,7 @@ class Miner:
     def validate_candidates(self, work: Work) -> Done:
         """Validate candidates in mining order until the declared number is valid."""
         command: ValidateCandidates = work.command
-        _, study = work.context.directory.read_repair_study()
+        _, study = work.context.directory.read_study_of(RepairStudy)
         repository = _declared(study, command.repository)
         stream = repository_stream(repository.id)
         known = _known_and_open(work, study)
@@ -151,7 +151,7 @@ class Miner:
                 break
         return Done()
 
-    def _mine(self, work: Work, study: Study, repository: Repository) -> tuple[Mined, bytes]:
+    def _mine(self, work: Work, study: RepairStudy, repository: Repository) -> tuple[Mined, bytes]:
         path = work.context.directory.repository_path(repository.url)
         texts = _read_texts(work, study)
         try:
@@ -171,7 +171,7 @@ class Miner:
         return mined, audit_lines(mined.rows)
 
 
-def _known_and_open(work: Work, study: Study) -> MinedTasks:
+def _known_and_open(work: Work, study: RepairStudy) -> MinedTasks:
     """What was mined and validated so far. Raises Refused where tasks are selected and frozen.
 
     What a report tells of the selection must stay what the tasks were selected by. Before the study
@@ -194,7 +194,7 @@ def _known_and_open(work: Work, study: Study) -> MinedTasks:
     return known
 
 
-def _declared(study: Study, repository: str) -> Repository:
+def _declared(study: RepairStudy, repository: str) -> Repository:
     found = [declared for declared in study.repositories if declared.id == repository]
     if not found:
         ids = ", ".join(declared.id for declared in study.repositories)
@@ -202,7 +202,7 @@ def _declared(study: Study, repository: str) -> Repository:
     return found[0]
 
 
-def _require_python(study: Study, repository: Repository) -> None:
+def _require_python(study: RepairStudy, repository: Repository) -> None:
     """Raises Usage where tests could not be run in the declared Python: better now than after the
     first hour of validation."""
     if repository.language == "python":
@@ -218,7 +218,7 @@ class _Text(msgspec.Struct, forbid_unknown_fields=True):
     text: str
 
 
-def _read_texts(work: Work, study: Study) -> dict[str, str]:
+def _read_texts(work: Work, study: RepairStudy) -> dict[str, str]:
     if not study.tasks.texts:
         return {}
     content = work.context.directory.document(study.tasks.texts)
@@ -237,7 +237,7 @@ class _Bench:
     """Where candidates of one repository are validated. Used once."""
 
     work: Work
-    study: Study
+    study: RepairStudy
     repository: Repository
     sandbox: Sandbox
     look: Callable[[Candidate], None]

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from harnesses.retrieval.snapshot import FileClass
 from ledger.errors import Usage
-from schemas.study import Layout, Repository
+from schemas.repair.study import Layout, Repository
 
 
 class MiningError(Usage):

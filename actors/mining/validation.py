@@ -21,7 +21,7 @@ from msgspec import Meta
 from actors.mining.criteria import EXECUTED_CRITERIA
 from actors.mining.walk import Candidate
 from schemas.base import Count, Nanoseconds, Value
-from schemas.task import FailToPass
+from schemas.repair.task import FailToPass
 
 Outcome = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed"]
 

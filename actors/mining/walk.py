@@ -42,15 +42,15 @@ from actors.mining.statements import Statement
 from actors.mining.trees import TREE_MODE, UnreadableObject
 from actors.test_runs.workspaces import folders_of
 from harnesses.retrieval.snapshot import display_path
-from schemas.overlay import Changes
-from schemas.study import Platform, Repository, TaskRules
-from schemas.task import Size
+from schemas.repair.overlay import Changes
+from schemas.repair.study import Platform, Repository, TaskRules
+from schemas.repair.task import Size
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A commit that passes every static criterion: what ``schemas.task.Task`` needs except for
-    executed results, with contents as bytes."""
+    """A commit that passes every static criterion: what ``schemas.repair.task.Task`` needs except
+    for executed results, with contents as bytes."""
 
     repository: str
     commit: str

@@ -16,8 +16,8 @@ from actors.repair.frozen_study import FrozenStudy
 from ledger.errors import Refused
 from projections.fold import fold
 from projections.progress import Progress
-from schemas.study import Study
-from schemas.task import Task
+from schemas.repair.study import RepairStudy
+from schemas.repair.task import Task
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def start_stand_in(context: Context) -> Iterator[StandInProcess]:
     directory = context.directory.run / "stand_in"
     port = port_of_last_time(directory)
     briefs: list[Brief] = []
-    if isinstance(study, Study):
+    if isinstance(study, RepairStudy):
         frozen = FrozenStudy(context)
         briefs = [_brief(context, frozen, task) for task in frozen.tasks.values()]
     catalogue = directory / "catalogue.json"

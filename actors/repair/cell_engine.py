@@ -45,8 +45,9 @@ from schemas.events.cell import (
     ProtocolViolated,
     ToolCalled,
 )
-from schemas.overlay import encode_changes
-from schemas.study import Budgets, Model
+from schemas.repair.overlay import encode_changes
+from schemas.repair.study import Budgets
+from schemas.study import Model
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"

@@ -50,7 +50,7 @@ from schemas.events.cell import (
 )
 from schemas.events.grading import TestRunFinished
 from schemas.identifiers import CellId, parse_cell_id
-from schemas.overlay import decode_changes
+from schemas.repair.overlay import decode_changes
 
 DECIDED_HERE = (BudgetCharged, AnswerParsed, ProtocolViolated, ToolCalled)
 """Events that the engine decides; re-execution must come to the same ones."""

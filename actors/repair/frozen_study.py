@@ -37,22 +37,20 @@ from schemas.events.study import (
     TasksFrozen,
     TreatmentIdentity,
 )
-from schemas.plan import undeclared
-from schemas.study import Study
-from schemas.study_file import AnyStudy, parse_study
-from schemas.task import Task
+from schemas.repair.study import RepairStudy
+from schemas.repair.task import Task
+from schemas.study import Study, StudyError, of_kind
+from schemas.study_file import parse_study
 
 BASE_TREES_KEPT = 2
 
 
-def repair_study(study: AnyStudy) -> Study:
+def repair_study(study: Study) -> RepairStudy:
     """``study`` where it mines repositories. Raises Refused for another kind."""
-    if not isinstance(study, Study):
-        raise Refused(
-            f'this works on tasks of repositories (kind = "repair"); the study is of kind '
-            f'"{study.kind}"'
-        )
-    return study
+    try:
+        return of_kind(RepairStudy, study)
+    except StudyError as error:
+        raise Refused(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -76,12 +74,11 @@ class FrozenStudy:
         if progress.frozen is None or progress.study is None:
             raise Refused("the study is not frozen: `ledger freeze` first")
         self.event: StudyFrozen = progress.frozen
-        self.study: Study = repair_study(progress.study)
+        self.study: RepairStudy = repair_study(progress.study)
         self.tasks: dict[str, Task] = progress.tasks
         self.planned = frozenset(progress.cells)
         """Names of all planned cells."""
-        planned = [cell.planned for cell in progress.cells.values()]
-        missing = undeclared(self.study, planned, self.tasks.values())
+        missing = self.study.undeclared([cell.cell for cell in progress.cells.values()])
         if missing:
             raise Refused(
                 "an amendment has taken away what planned cells need "

@@ -31,8 +31,8 @@ from schemas.events.cell import CellFinished
 from schemas.events.grading import CellGraded, GoldChecked, GradingRun, TestRunFinished
 from schemas.events.mining import SandboxProbed
 from schemas.identifiers import RUN_STREAM, parse_cell_id, task_stream
-from schemas.overlay import Changes, decode_changes
-from schemas.task import Task
+from schemas.repair.overlay import Changes, decode_changes
+from schemas.repair.task import Task
 
 HASH_SEEDS = (0, 1)
 PUBLIC_TEXT_BYTES = 4_000

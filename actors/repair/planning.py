@@ -11,11 +11,11 @@ from ledger.errors import Refused
 from schemas.counted import counted
 from schemas.identifiers import CellId
 from schemas.plan import Plan, PlannedCell
-from schemas.study import Study
-from schemas.task import Task
+from schemas.repair.study import RepairStudy
+from schemas.repair.task import Task
 
 
-def make_plan(study: Study, tasks: Sequence[Task]) -> Plan:
+def make_plan(study: RepairStudy, tasks: Sequence[Task]) -> Plan:
     """Matrix first, repeats last and grouped by model.
 
     The first model of a task is its counter mod M, the counter running on over the repositories:
@@ -51,7 +51,7 @@ def make_plan(study: Study, tasks: Sequence[Task]) -> Plan:
     )
 
 
-def repeat_cells(study: Study, tasks: Sequence[Task]) -> list[tuple[str, str, str]]:
+def repeat_cells(study: RepairStudy, tasks: Sequence[Task]) -> list[tuple[str, str, str]]:
     """(task, treatment, model) of the cells that the reliability audit repeats.
 
     Strata are model m × repository r × non-oracle treatment t; those with (t + m - r) mod 3 = 0

@@ -7,65 +7,17 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from actors.study.digests import lock_digest, package_files
-from harnesses import registry
-from ledger.errors import Usage
 from ledger.study_directory import StudyDirectory
 from projections.amendments import Amendments
 from schemas.counted import first_few
-from schemas.selection import ChangedSetting
 from schemas.study import Study
-from schemas.study_file import AnyStudy
-from schemas.transfer.study import TransferStudy
 
 SHOWN = 3
 PROGRAM = ("code/", "libraries")
 """How the names of what the freeze binds of the program begin."""
 
 
-def check_declared(directory: StudyDirectory, study: Study, *, contrasts: bool = False) -> None:
-    """Raises Usage where the study names a treatment, document or file of texts that is not there,
-    and with ``contrasts`` where it is preregistered and has no primary contrast."""
-    problems = []
-    for index, treatment in enumerate(study.treatments):
-        try:
-            registry.find_harness(treatment.id)
-        except LookupError as error:
-            problems.append(f"`treatments[{index}].id`: {error}")
-    named = [(f"documents[{index}]", name) for index, name in enumerate(study.documents)]
-    if study.tasks.texts:
-        named.append(("tasks.texts", study.tasks.texts))
-    for key, name in named:
-        try:
-            directory.document(name)
-        except Usage as error:
-            problems.append(f"`{key}`: {str(error).removeprefix('study.toml: ')}")
-    if contrasts and study.preregistered and not has_primary(study):
-        problems.append(
-            "`contrasts`: none is primary. A preregistered study has one (`primary = true`); a "
-            "study without one says `preregistered = false`, and whatever it finds is exploratory"
-        )
-    if problems:
-        raise Usage(f"{directory.toml}: {'; '.join(problems)}")
-
-
-def has_primary(study: Study) -> bool:
-    return any(contrast.primary for contrast in study.contrasts)
-
-
-def texts_digest(directory: StudyDirectory, study: Study) -> str:
-    """Digest of the file of issue and merge-request texts; empty where none is declared."""
-    if not study.tasks.texts:
-        return ""
-    return sha256(directory.document(study.tasks.texts)).hexdigest()
-
-
-def listed(changed: Sequence[ChangedSetting]) -> str:
-    """The first few changed settings, for a message."""
-    more = len(changed) - SHOWN
-    return "; ".join([*map(str, changed[:SHOWN]), *([f"and {more} more"] if more > 0 else [])])
-
-
-def differs(names: Sequence[str], study: AnyStudy | None) -> str:
+def differs(names: Sequence[str], study: Study | None) -> str:
     """What to do where files are not as frozen; ``names`` as the freeze binds them, ``study`` as it
     was frozen or last amended."""
     return f"not as frozen: {in_short(names)}. {_way_back(names, study)}"
@@ -80,17 +32,17 @@ def in_short(names: Sequence[str]) -> str:
     return first_few(shown, SHOWN)
 
 
-def _way_back(names: Sequence[str], study: AnyStudy | None) -> str:
-    """A family can only be put back; the program too by installing it again."""
-    suite = study.suite.families if isinstance(study, TransferStudy) else []
-    families = [name for name in names if name.removeprefix("documents/") in suite]
+def _way_back(names: Sequence[str], study: Study | None) -> str:
+    """What no amendment changes can only be put back; the program too by installing it again."""
+    fixed = study.fixed_documents if study else ()
+    to_put_back = [name for name in names if name.removeprefix("documents/") in fixed]
     back = "Put it back"
     if any(name.startswith(PROGRAM) for name in names):
         back += " (the program: install what it was frozen with)"
-    if len(families) < len(names):
+    if len(to_put_back) < len(names):
         back += ', or record the change with `ledger amend --reason "…"`'
-    if families:
-        back += f"; {in_short(families)} can only be put back: another family is another suite"
+    if to_put_back:
+        back += f"; {in_short(to_put_back)} can only be put back: a changed one makes another study"
     return back
 
 

@@ -28,7 +28,7 @@ from schemas.commands import (
 from schemas.events.cell import CellVoided
 from schemas.events.run import StudyCompleted
 from schemas.identifiers import STUDY_STREAM
-from schemas.study import Study
+from schemas.repair.study import RepairStudy
 from schemas.transfer.study import TransferStudy
 
 GOLD_AT_START = 0
@@ -122,7 +122,7 @@ def _is_planned(command: Command, progress: Progress) -> bool:
 def _grading(progress: Progress, pending: Sequence[Command]) -> list[Command]:
     """Cells to grade now. With `gold_every_cells` they come in portions, with a round of gold
     checks between two portions."""
-    assert isinstance(progress.study, Study)
+    assert isinstance(progress.study, RepairStudy)
     portion = progress.study.grading.gold_every_cells
     asked = {c.cell for c in pending if isinstance(c, GradeCell)}
     waiting = [c for c in progress.ungraded() if str(c.cell) not in asked]

@@ -32,7 +32,7 @@ from actors.test_runs.workspaces import (
     folders_of,
     lay_over,
 )
-from schemas.overlay import Changes, WrittenFile
+from schemas.repair.overlay import Changes, WrittenFile
 
 _REPORTER = Path(__file__).with_name("reporters") / "pytest_reporter.py"
 REPORT_BYTES = 64 << 20

@@ -26,7 +26,7 @@ from actors.test_runs.workspaces import (
     unsafe_reason,
 )
 from harnesses.retrieval.snapshot import FileClass
-from schemas.overlay import Changes
+from schemas.repair.overlay import Changes
 
 ViolationKind = Literal[
     "empty",

@@ -24,8 +24,8 @@ from ledger.errors import PreflightMismatch, SafetyStop
 from ledger.log import EventLog, NewEvent, decode
 from schemas.events.mining import EnvironmentBuilt, SandboxProbed
 from schemas.identifiers import repository_stream
-from schemas.overlay import Changes, WrittenFile
-from schemas.task import EnvironmentInputs, Overlay
+from schemas.repair.overlay import Changes, WrittenFile
+from schemas.repair.task import EnvironmentInputs, Overlay
 
 MACHINE_ATTEMPTS = 3
 """How often a run is started when it could not be made or was killed from outside."""

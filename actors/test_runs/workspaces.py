@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 from actors.sandbox.run import remove_tree
 from actors.test_runs.git import Git, GitError
 from ledger.errors import Integrity, Unfinished
-from schemas.overlay import Changes
+from schemas.repair.overlay import Changes
 
 _TEMPLATE_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = {bare}\n"
 _TEMPLATE_STAT_CONFIG = "\tcheckStat = minimal\n\ttrustctime = false\n"

@@ -1,4 +1,4 @@
-"""Preparing, freezing and amending a study of kind ``transfer``: what ``operator`` hands over here.
+"""What a person orders of a transfer study: its plan, freeze, amendments and runs.
 
 One order freezes everything: families, plan and study stand in three neighbouring records.
 """
@@ -10,7 +10,20 @@ import msgspec
 
 from actors.families.problems import said_once
 from actors.families.review import review_suite
-from actors.loop import Work
+from actors.loop import Done, Handlers, Work
+from actors.sandbox import probe
+from actors.study import freezing
+from actors.study.digests import package_files
+from actors.study.freezing import (
+    JSON,
+    nothing_to_amend,
+    prepared_plan,
+    refuse_amendment,
+    refuse_if_frozen,
+    require_as_frozen,
+    start_amendment,
+    study_frozen,
+)
 from actors.transfer.suite import (
     check_commands,
     extend_plan,
@@ -20,19 +33,23 @@ from actors.transfer.suite import (
     read_families,
 )
 from ledger.errors import Refused
+from ledger.log import NewEvent
+from projections.amendments import not_amendable
 from projections.fold import fold
 from projections.progress import Progress
 from projections.transfer.corrections import Corrections
-from projections.transfer.frozen_programs import Programs
-from projections.transfer.system_identity import driver_digest, memory_digest
+from projections.transfer.frozen_programs import FrozenPrograms, Programs
+from projections.transfer.system_identity import driver_digest, memory_digest, scorer_digest
 from schemas.base import ArtifactRef
-from schemas.events.study import FrozenFile, PlanPrepared, TreatmentIdentity
+from schemas.commands import AmendStudy, FreezeStudy, PreparePlan, StartRun
+from schemas.events.study import FrozenFile, TreatmentIdentity
 from schemas.events.transfer import FamiliesFrozen
+from schemas.identifiers import STUDY_STREAM
 from schemas.plan import Plan
 from schemas.transfer.family import Family, FrozenSuite
 from schemas.transfer.study import TransferStudy
 
-JSON = "application/json"
+EMITS = (FamiliesFrozen, *freezing.EMITS)
 MAX_SHOWN = 20
 
 
@@ -44,11 +61,6 @@ def prepared(work: Work, study: TransferStudy) -> tuple[FrozenSuite, Plan]:
     check_commands(work.context.directory, study)
     suite = freeze_suite(study, families, corrections.standings)
     return suite, plan_suite(study, suite)
-
-
-def plan_prepared(work: Work, plan: Plan) -> PlanPrepared:
-    content = work.artifacts.put(msgspec.json.encode(plan), JSON)
-    return PlanPrepared(plan=content, cells=len(plan.cells))
 
 
 def put_programs(work: Work, programs: Programs) -> ArtifactRef:
@@ -82,30 +94,81 @@ def system_identities(
     )
 
 
-def amended_plan(
-    work: Work, study: TransferStudy, changed: Sequence[FrozenFile], progress: Progress
-) -> Plan | None:
-    """The plan as the amended study has it; None where it stays. Until the first run has begun it
-    is made anew; afterwards the cells of new systems are put at its end.
+def prepare_plan(work: Work) -> Done:
+    """Compute the order of all cells from the families."""
+    _, study = work.context.directory.read_study_of(TransferStudy)
+    refuse_if_frozen(work, ", and its plan with it: `ledger status --cells` lists the cells")
+    _, plan = prepared(work, study)
+    return Done([NewEvent(STUDY_STREAM, prepared_plan(work, plan))])
 
-    Raises Refused for a family that changed: that is a new version of the suite; and for a command
-    that would show its program the answers.
-    """
-    old, suite, plan = progress.study, progress.suite, progress.prepared_plan
-    if not isinstance(old, TransferStudy) or suite is None or plan is None:
-        raise Refused("the study was frozen as another kind; begin a new study for this one")
-    families = [f"documents/{path}" for path in old.suite.families]
+
+def freeze_study(work: Work) -> Done:
+    """Bind families, plan and study in three neighbouring records."""
+    content, study = work.context.directory.read_study_of(TransferStudy)
+    refuse_if_frozen(work, " already")
+    code = package_files()
+    suite, plan = prepared(work, study)
+    families, planned = families_event(work, study, suite), prepared_plan(work, plan)
+    frozen = study_frozen(
+        work,
+        content,
+        study,
+        code,
+        tasks=families.suite.digest,
+        plan=planned.plan.digest,
+        treatments=system_identities(study, code),
+        grader=scorer_digest(code),
+    )
+    return Done([NewEvent(STUDY_STREAM, event) for event in (families, planned, frozen)])
+
+
+def amend_study(work: Work) -> Done:
+    """Record what differs from what is frozen, and the plan where systems were added; families are
+    open to no amendment."""
+    amending = start_amendment(work, TransferStudy)
+    if problems := not_amendable(amending.study, amending.progress):
+        refuse_amendment(problems)
+    changed, removed = amending.differences()
+    present = present_programs(work.context.directory, amending.study)
+    recorded = fold(FrozenPrograms(work.artifacts.get), work.context.log_facts()).recorded
+    if not changed and not removed and (not recorded or present == recorded):
+        raise nothing_to_amend()
+    _refuse_changed_families(amending.before, changed)
+    check_commands(work.context.directory, amending.study)
+    return amending.recorded(
+        changed,
+        removed,
+        plan=_amended_plan(amending.study, amending.progress),
+        programs=put_programs(work, present) if present else None,
+    )
+
+
+def _refuse_changed_families(before: TransferStudy, changed: Sequence[FrozenFile]) -> None:
+    families = [f"documents/{path}" for path in before.suite.families]
     for file in changed:
         if file.name in families:
             raise Refused(
                 f"{file.name} changed: another prompt, fixture or predicate is another suite. Put "
                 "it back, or begin a new study with another suite.version"
             )
-    check_commands(work.context.directory, study)
-    amended = plan_suite(study, suite)
+
+
+def _amended_plan(study: TransferStudy, progress: Progress) -> Plan | None:
+    """The plan as the amended study has it; None where it stays. Until the first run has begun it
+    is made anew; afterwards the cells of new systems are put at its end."""
+    assert progress.suite is not None and progress.prepared_plan is not None
+    amended = plan_suite(study, progress.suite)
     if progress.begun:
-        amended = extend_plan(plan, amended)
-    return amended if amended != plan else None
+        amended = extend_plan(progress.prepared_plan, amended)
+    return amended if amended != progress.prepared_plan else None
+
+
+def start_run(work: Work) -> Done:
+    """Check that everything is as frozen and that no command sees the answers; ask the
+    scheduler."""
+    study, progress = require_as_frozen(work, TransferStudy)
+    check_commands(work.context.directory, study)  # files may have moved since the freeze
+    return freezing.start_run(work, study, progress, probe())
 
 
 def _refuse_problems(families: Sequence[Family], corrections: Corrections) -> None:
@@ -120,3 +183,11 @@ def _refuse_problems(families: Sequence[Family], corrections: Corrections) -> No
         if more > 0:
             lines[MAX_SHOWN:] = [f"and {more} more: `ledger transfer validate` shows all"]
         raise Refused("the suite is not ready to be frozen:\n" + "\n".join(lines))
+
+
+ORDERS: Handlers = {
+    PreparePlan: prepare_plan,
+    FreezeStudy: freeze_study,
+    AmendStudy: amend_study,
+    StartRun: start_run,
+}

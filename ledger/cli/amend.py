@@ -28,7 +28,7 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     cells until the first cell has begun.
     """
     from actors.loop import carry_out
-    from actors.study.orders import HANDLERS
+    from actors.study_kinds import orders_in
     from ledger.cli.next_step import after_freeze
     from projections.amendments import IN_WORDS, Amendments, changed_keys
     from projections.fold import Follower
@@ -45,7 +45,8 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
         context.directory.exclusive("run", busy),
         context.directory.exclusive("workers", left),
     ):
-        carry_out(context, AmendStudy(reason=reason, changes_claim=changes_claim), HANDLERS)
+        amendment = AmendStudy(reason=reason, changes_claim=changes_claim)
+        carry_out(context, amendment, orders_in(context))
         read = context.artifacts.get
         amendments, progress = Amendments(read), Progress(read)
         Follower(context.log, amendments, progress).catch_up()

@@ -10,6 +10,8 @@ from ledger.cli.options import json_option, print_json, printable, study_option,
 from ledger.errors import LedgerError
 from schemas.counted import counted, first_few
 from schemas.events.study import StudyFrozen
+from schemas.repair.study import RepairStudy
+from schemas.study import of_kind
 from schemas.transfer.study import TransferStudy
 
 if TYPE_CHECKING:
@@ -33,21 +35,21 @@ def command(study: Path, as_json: bool) -> None:
     command sees too.
     """
     from actors.loop import carry_out
-    from actors.study.orders import HANDLERS
+    from actors.study_kinds import orders_in
     from ledger.cli.power import power_lines
     from projections.fold import fold
     from projections.progress import Progress
     from schemas.commands import FreezeStudy
 
     with writing(study) as context:
-        carry_out(context, FreezeStudy(), HANDLERS)
+        carry_out(context, FreezeStudy(), orders_in(context))
         progress = fold(Progress(context.artifacts.get), context.log_facts())
     frozen = progress.frozen
     assert frozen is not None and progress.study is not None
     if isinstance(progress.study, TransferStudy):
         _print_suite(progress, frozen, _unbound(study, progress.study), as_json)
         return
-    declared = progress.study
+    declared = of_kind(RepairStudy, progress.study)
     primary = next((contrast.id for contrast in declared.contrasts if contrast.primary), None)
     solvable = sum(task.needs_gold_symbol == 0 for task in progress.tasks.values())
     if as_json:

@@ -3,7 +3,8 @@
 import sys
 
 from actors.loop import Context
-from actors.study.declarations import edited, in_short, texts_digest
+from actors.repair.declarations import texts_digest
+from actors.study.declarations import edited, in_short
 from actors.study.outdated_analysis import outdated_by
 from ledger.cli.printable import printable
 from projections.amendments import Amendments
@@ -18,12 +19,12 @@ from schemas.events.study import (
     StudyFrozen,
     TasksFrozen,
 )
-from schemas.study import Study
-from schemas.study_file import AnyStudy
+from schemas.repair.study import RepairStudy
+from schemas.study import Study, of_kind
 from schemas.transfer.study import TransferStudy
 
 
-def next_step(context: Context, study: AnyStudy) -> str:
+def next_step(context: Context, study: Study) -> str:
     """A command in backquotes with what it is for, or what stands in its way."""
     facts = list(context.log_facts())
     last = {type(fact.event): fact.seq for fact in facts}
@@ -31,6 +32,7 @@ def next_step(context: Context, study: AnyStudy) -> str:
         return after_freeze(context, fold(Progress(context.artifacts.get), facts))
     if isinstance(study, TransferStudy):
         return "`ledger transfer validate`, then `ledger freeze`"
+    study = of_kind(RepairStudy, study)
     mined = fold(MinedTasks(context.artifacts.get), facts)
     texts = texts_digest(context.directory, study)
     if TasksFrozen in last and not mined.changed_since_frozen(study, texts):
@@ -55,7 +57,7 @@ def after_freeze(context: Context, progress: Progress) -> str:
     return "nothing: the report of the last analysis is written (`ledger report` writes it again)"
 
 
-def _towards_tasks(study: Study, mined: MinedTasks, texts: str) -> str:
+def _towards_tasks(study: RepairStudy, mined: MinedTasks, texts: str) -> str:
     unfinished = False
     several = bool(mined.mined) and len(study.repositories) > 1
     for repository in study.repositories:

@@ -20,13 +20,13 @@ def command(study: Path, as_json: bool) -> None:
     is prepared, not frozen: `ledger freeze` binds it.
     """
     from actors.loop import carry_out
-    from actors.study.orders import HANDLERS
+    from actors.study_kinds import orders_in
     from projections.fold import fold
     from projections.progress import Progress
     from schemas.commands import PreparePlan
 
     with writing(study) as context:
-        carry_out(context, PreparePlan(), HANDLERS)
+        carry_out(context, PreparePlan(), orders_in(context))
         plan = fold(Progress(context.artifacts.get), context.log_facts()).prepared_plan
     assert plan is not None
     rows = [

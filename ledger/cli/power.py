@@ -8,7 +8,7 @@ import click
 
 from ledger.cli.options import json_option, print_json, print_table, reading, study_option
 from ledger.errors import Refused, Usage
-from schemas.study import Study
+from schemas.repair.study import RepairStudy
 
 if TYPE_CHECKING:
     from projections.analyses.simulated_power import SimulatedPower
@@ -165,7 +165,7 @@ def _simulated(
 
     with reading(study) as context:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
-        _, declared = context.directory.read_repair_study()
+        _, declared = context.directory.read_study_of(RepairStudy)
     plan = progress.prepared_plan
     if plan is None:
         raise Refused("there is no plan to draw the outcomes of: `ledger plan` first")
@@ -224,7 +224,7 @@ def _print_simulated(result: "SimulatedPower", as_json: bool) -> None:
         print(f"  {rung:<21} {count} draws")
 
 
-def power_lines(study: Study, tasks: int, solvable: int) -> list[str]:
+def power_lines(study: RepairStudy, tasks: int, solvable: int) -> list[str]:
     """Power of the study's primary contrast, all tasks and at the solvable share."""
     from projections.analyses.power import mcnemar_power
 

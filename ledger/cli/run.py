@@ -67,15 +67,16 @@ def run_study(
     Raises the LedgerError that stopped the study; the stop is recorded first in every case.
     """
     from actors.study.declarations import differs, edited
-    from actors.study.orders import HANDLERS
+    from actors.study_kinds import orders_in
     from ledger.cli.next_step import as_bound
     from projections.fold import fold
     from schemas.commands import StartRun, StopRun
 
     def stop(reason: Literal["complete", "interrupted", "safety", "failed"], detail: str) -> None:
         said = without_credentials(detail)[:2000]
-        carry_out(context, StopRun(reason=reason, detail=said), HANDLERS)
+        carry_out(context, StopRun(reason=reason, detail=said), orders)
 
+    orders = orders_in(context)
     prove_no_worker(context)
     progress = fold(Progress(context.artifacts.get), context.log_facts())
     if progress.completed:
@@ -88,7 +89,7 @@ def run_study(
         print("the study is complete already", file=sys.stderr)
         return 0, progress
     try:
-        carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), HANDLERS)
+        carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), orders)
         warn_of_other_programs(context)
         with live_display() as look:
 

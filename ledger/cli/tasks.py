@@ -21,11 +21,12 @@ from ledger.cli.options import (
 from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import Refused, Usage
 from schemas.counted import counted
+from schemas.repair.study import RepairStudy
 
 if TYPE_CHECKING:
     from actors.mining.handlers import Progress
     from projections.repair.tasks import MinedTasks
-    from schemas.study import Repository
+    from schemas.repair.study import Repository
 
 repository_option = click.option(
     "--repository",
@@ -64,7 +65,7 @@ def mine(study: Path, as_json: bool, repository: str) -> None:
     from schemas.commands import MineRepository
 
     with writing(study) as context:
-        _, declared = context.directory.read_repair_study()
+        _, declared = context.directory.read_study_of(RepairStudy)
         with progress_bar() as look:
             for name in _chosen(declared.repositories, repository):
                 carry_out(context, MineRepository(repository=name), Miner(look).handlers())
@@ -115,7 +116,7 @@ def validate(study: Path, as_json: bool, repository: str, unsafe_no_sandbox: boo
     from schemas.commands import ValidateCandidates
 
     with writing(study) as context:
-        _, declared = context.directory.read_repair_study()
+        _, declared = context.directory.read_study_of(RepairStudy)
         with progress_bar() as look:
             for name in _chosen(declared.repositories, repository):
                 order = ValidateCandidates(repository=name, allow_unsafe_sandbox=unsafe_no_sandbox)
@@ -266,13 +267,13 @@ def freeze(study: Path, as_json: bool) -> None:
     freeze` another selection may be made in the same way.
     """
     from actors.loop import carry_out
-    from actors.study.orders import HANDLERS
+    from actors.study_kinds import orders_in
     from projections.fold import fold
     from projections.progress import Progress
     from schemas.commands import FreezeTasks
 
     with writing(study) as context:
-        carry_out(context, FreezeTasks(), HANDLERS)
+        carry_out(context, FreezeTasks(), orders_in(context))
         tasks = fold(Progress(context.artifacts.get), context.log_facts()).tasks
     if as_json:
         print_json({"tasks": list(tasks)})

@@ -10,6 +10,7 @@ from projections.progress import Progress
 from projections.repair.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.study import AmendmentRecorded
+from schemas.repair.study import RepairStudy
 from schemas.study_file import parse_study
 
 
@@ -37,7 +38,10 @@ class AmendmentAudit:
         if isinstance(event, AmendmentRecorded):
             self._judge(fact.seq, event)
             study = parse_study(self._read(event.study))
-            for problem in not_amendable(study, self._progress, self._mined):
+            problems = not_amendable(study, self._progress)
+            if isinstance(study, RepairStudy):
+                problems += self._mined.amended_selection(study)
+            for problem in problems:
                 self._findings.violation(fact.seq, f"no amendment can change this: {problem}")
         for state in (self._before, self._progress, self._mined):
             if isinstance(event, state.FOLDS):

@@ -18,7 +18,7 @@ from schemas.events.cell import (
 )
 from schemas.events.grading import TestRunFinished
 from schemas.events.study import AmendmentRecorded, StudyFrozen
-from schemas.study import Budgets, Study
+from schemas.repair.study import Budgets, RepairStudy
 from schemas.study_file import parse_study
 
 Kind = str
@@ -62,8 +62,8 @@ class BudgetAudit:
         event = fact.event
         if isinstance(event, StudyFrozen | AmendmentRecorded):
             study = parse_study(self._read(event.study))
-            self._limits = _limits(study.budgets) if isinstance(study, Study) else {}
-            self._charged = isinstance(study, Study)
+            self._limits = _limits(study.budgets) if isinstance(study, RepairStudy) else {}
+            self._charged = isinstance(study, RepairStudy)
             return
         if not self._charged:
             return

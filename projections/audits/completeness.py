@@ -16,7 +16,7 @@ from schemas.events.run import StudyCompleted
 from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen
 from schemas.events.transfer import CaseFinished
 from schemas.plan import Plan
-from schemas.study import Study
+from schemas.repair.study import RepairStudy
 from schemas.study_file import parse_study
 
 
@@ -102,8 +102,8 @@ class CompletenessAudit:
             return
         plan = msgspec.json.decode(self._read(self._plan.plan), type=Plan)
         study = parse_study(self._read(event.study))
-        self._attempts_allowed = study.attempts
-        self._graded_apart = isinstance(study, Study)
+        self._attempts_allowed = study.max_attempts
+        self._graded_apart = isinstance(study, RepairStudy)
         self._cells = {str(planned.cell): _Cell(planned.position) for planned in plan.cells}
 
     def _amend(self, event: AmendmentRecorded) -> Iterator[str]:

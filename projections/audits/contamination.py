@@ -10,9 +10,9 @@ from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
 from schemas.base import Event
 from schemas.events.study import StudyFrozen, TasksFrozen
-from schemas.study import Study
+from schemas.repair.study import RepairStudy
+from schemas.repair.task import Task
 from schemas.study_file import parse_study
-from schemas.task import Task
 
 
 class ContaminationAudit:
@@ -41,7 +41,7 @@ class ContaminationAudit:
                     )
         elif isinstance(event, StudyFrozen):
             study = parse_study(self._read(event.study))
-            first_day = study.tasks.not_before if isinstance(study, Study) else ""
+            first_day = study.tasks.not_before if isinstance(study, RepairStudy) else ""
             for task in self._tasks:
                 if task.committed[:10] < first_day:
                     self._findings.violation(

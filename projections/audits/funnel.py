@@ -14,10 +14,10 @@ from schemas.base import Event
 from schemas.events.cell import TurnStarted
 from schemas.events.mining import CandidateValidated, RepositoryMined
 from schemas.events.study import StudyFrozen, TasksFrozen
-from schemas.selection import settings_digest
-from schemas.study import Study
+from schemas.repair.selection import settings_digest
+from schemas.repair.study import RepairStudy
+from schemas.repair.task import Task
 from schemas.study_file import parse_study
-from schemas.task import Task
 
 
 class FunnelAudit:
@@ -115,7 +115,7 @@ class FunnelAudit:
 
     def _compare_settings(self, event: StudyFrozen) -> Iterator[str]:
         study = parse_study(self._read(event.study))
-        if not isinstance(study, Study):
+        if not isinstance(study, RepairStudy):
             return
         # Files beside study.toml are not in the ledger: what they held is taken from the record.
         for changed in self._mined.changed_since_frozen(study, None):

@@ -17,8 +17,8 @@ from schemas.events.cell import CellStarted
 from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded, StudyFrozen, TasksFrozen
 from schemas.events.transfer import FamiliesFrozen, SystemDescribed
+from schemas.repair.task import Task
 from schemas.study_file import parse_study
-from schemas.task import Task
 from schemas.transfer.family import FrozenSuite
 from schemas.transfer.study import TransferStudy
 

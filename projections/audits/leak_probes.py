@@ -10,7 +10,7 @@ from projections.fold import ReadArtifact
 from schemas.base import Event
 from schemas.events.mining import LeakProbed
 from schemas.events.study import TasksFrozen
-from schemas.task import Task
+from schemas.repair.task import Task
 
 
 class LeakProbeAudit:

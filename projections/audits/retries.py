@@ -73,7 +73,7 @@ class RetryAudit:
     def apply(self, fact: Fact) -> None:
         event = fact.event
         if isinstance(event, StudyFrozen | AmendmentRecorded):
-            attempts = parse_study(self._read(event.study)).attempts
+            attempts = parse_study(self._read(event.study)).max_attempts
             self._cell_attempts = attempts
             return
         if isinstance(event, RunStopped):

@@ -18,8 +18,9 @@ from projections.repair.results import DeclaredBudgets, DeclaredModel, Withdrawn
 from schemas.base import Event, Position, Value
 from schemas.credentials import without_credentials
 from schemas.events.study import AmendmentRecorded, StudyFrozen
-from schemas.study import Contrast, Model, Stopping, Study
-from schemas.study_file import parse_repair_study
+from schemas.repair.study import Contrast, RepairStudy
+from schemas.study import Model, Stopping, of_kind
+from schemas.study_file import parse_study
 
 Part = TypeVar("Part")
 
@@ -29,7 +30,7 @@ class Declaration(Value):
 
     seq: Position
     finding: Literal["frozen", "before_first_cell", "after_first_cell", "after_inspection"]
-    study: Study
+    study: RepairStudy
     beside: Annotated[
         tuple[str, ...],
         Meta(description="what else an amendment changed or removed: code, libraries, documents"),
@@ -52,7 +53,7 @@ class Declarations:
             Declaration(
                 seq=fact.seq,
                 finding="frozen" if isinstance(event, StudyFrozen) else event.finding,
-                study=parse_repair_study(self._read(event.study)),
+                study=of_kind(RepairStudy, parse_study(self._read(event.study))),
                 beside=() if isinstance(event, StudyFrozen) else _beside(event),
             )
         )
@@ -63,7 +64,7 @@ def _beside(event: AmendmentRecorded) -> tuple[str, ...]:
     return tuple(sorted(names - {"study.toml"}))
 
 
-def _declared(study: Study, contrast_id: str) -> object:
+def _declared(study: RepairStudy, contrast_id: str) -> object:
     """Everything in ``study.toml`` that can decide about a contrast, as one comparable value."""
     contrast = next((found for found in study.contrasts if found.id == contrast_id), None)
     family = contrast.family if contrast is not None else ""
@@ -81,7 +82,7 @@ def _declared(study: Study, contrast_id: str) -> object:
 
 
 def standing_of(
-    contrast: Contrast, study: Study, declarations: Sequence[Declaration]
+    contrast: Contrast, study: RepairStudy, declarations: Sequence[Declaration]
 ) -> tuple[Literal["confirmatory", "exploratory"], int | None]:
     """Since which record the contrast is what it is, and what that makes it.
 
@@ -102,7 +103,9 @@ def standing_of(
     return "exploratory" if late else "confirmatory", since.seq
 
 
-def withdrawn_contrasts(study: Study, declarations: Sequence[Declaration]) -> tuple[Withdrawn, ...]:
+def withdrawn_contrasts(
+    study: RepairStudy, declarations: Sequence[Declaration]
+) -> tuple[Withdrawn, ...]:
     """What was declared once and is not now, by the record that took it out last."""
     declared = {contrast.id for contrast in study.contrasts}
     found: dict[str, Withdrawn] = {}

@@ -52,7 +52,7 @@ from projections.repair.results import (
 from projections.residency import Residency
 from schemas.events.cell import CellClass
 from schemas.identifiers import parse_cell_id
-from schemas.study import Contrast, Study
+from schemas.repair.study import Contrast, RepairStudy
 
 STREAM = "paired-risk-difference"
 """The stream of the bootstrap is ``<study id>/paired-risk-difference``; the stratified one has
@@ -60,7 +60,7 @@ STREAM = "paired-risk-difference"
 
 
 def analyse(
-    study: Study,
+    study: RepairStudy,
     outcomes: Outcomes,
     residency: Residency,
     computed_from: ComputedFrom,
@@ -149,7 +149,7 @@ def _flow(block: Literal["matrix", "repeat"], cells: Sequence[AnalysedCell]) -> 
 
 
 def _contrasts(
-    study: Study,
+    study: RepairStudy,
     matrix: Sequence[AnalysedCell],
     stratum: dict[str, str],
     alpha: Fraction,
@@ -238,7 +238,7 @@ def _contrasts(
 
 
 def _families(
-    study: Study, pairs: dict[str, tuple[PairedOutcome, ...]], alpha: Fraction
+    study: RepairStudy, pairs: dict[str, tuple[PairedOutcome, ...]], alpha: Fraction
 ) -> tuple[Family, ...]:
     """Holm over each family at its declared size: a contrast without a p-value keeps its place."""
     names = dict.fromkeys(contrast.family for contrast in study.contrasts if contrast.family)
@@ -389,7 +389,7 @@ def _by_symbol(treatment: str, model: str, matrix: Sequence[AnalysedCell]) -> By
     )
 
 
-def _model_switches(study: Study, residency: Residency) -> ModelSwitches:
+def _model_switches(study: RepairStudy, residency: Residency) -> ModelSwitches:
     loaded = [step["model"] for step in residency.history if step["what"] == "loaded"]
 
     def time_of(what: str, model: str) -> int:
@@ -415,7 +415,7 @@ def _model_switches(study: Study, residency: Residency) -> ModelSwitches:
     )
 
 
-def _reliability(study: Study, cells: Sequence[AnalysedCell]) -> Reliability | None:
+def _reliability(study: RepairStudy, cells: Sequence[AnalysedCell]) -> Reliability | None:
     """Repeated cells together with their seed-0 cell of the matrix; None where nothing repeats."""
     repeated = {(cell.task, cell.treatment, cell.model) for cell in cells if cell.block == "repeat"}
     if not repeated:

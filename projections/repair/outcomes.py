@@ -26,7 +26,7 @@ from schemas.events.cell import (
 from schemas.events.grading import CellGraded
 from schemas.events.study import PlanPrepared, StudyFrozen, TasksFrozen
 from schemas.plan import Plan
-from schemas.task import Task
+from schemas.repair.task import Task
 
 
 @dataclass

@@ -63,8 +63,8 @@ from projections.report.sections import (
     reproduction_section,
 )
 from schemas.counted import counted
-from schemas.study import Study
-from schemas.task import Task
+from schemas.repair.study import RepairStudy
+from schemas.repair.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class ReportInputs:
     """
 
     results: Results
-    study: Study
+    study: RepairStudy
     tasks: Mapping[str, Task]
     amendments: Amendments
     mined: MinedTasks
@@ -288,7 +288,7 @@ def _flow(results: Results) -> Section:
     return Section(id="flow", title="Flow", blocks=(table,))
 
 
-def _primary(results: Results, study: Study, tasks: Mapping[str, Task]) -> Section:
+def _primary(results: Results, study: RepairStudy, tasks: Mapping[str, Task]) -> Section:
     if results.primary is None:
         return Section(id="primary", title="Primary contrast", blocks=())
     found = results.contrast(results.primary)
@@ -359,7 +359,9 @@ def _primary(results: Results, study: Study, tasks: Mapping[str, Task]) -> Secti
     return Section(id="primary", title="Primary contrast", blocks=tuple(blocks))
 
 
-def _power_facts(study: Study, tasks: Mapping[str, Task], found: ContrastResult) -> list[Fact]:
+def _power_facts(
+    study: RepairStudy, tasks: Mapping[str, Task], found: ContrastResult
+) -> list[Fact]:
     """Power as it was declared, and at the share of tasks that can be solved from statements."""
     planned = found.missing.planned
     solvable = sum(task.needs_gold_symbol == 0 for task in tasks.values())
@@ -377,7 +379,7 @@ def _power_facts(study: Study, tasks: Mapping[str, Task], found: ContrastResult)
     return facts
 
 
-def _outcome_matrix(results: Results, study: Study, tasks: Mapping[str, Task]) -> Section:
+def _outcome_matrix(results: Results, study: RepairStudy, tasks: Mapping[str, Task]) -> Section:
     arms = [(arm.treatment, arm.model) for arm in results.arms]
     marks = {
         (cell.task, cell.treatment, cell.model): _mark(cell.resolved, cell.resolved_if_submitted)
@@ -619,7 +621,7 @@ def _secondary_outcomes(results: Results) -> Section:
     )
 
 
-def _resources(results: Results, study: Study, tasks: Mapping[str, Task]) -> Section:
+def _resources(results: Results, study: RepairStudy, tasks: Mapping[str, Task]) -> Section:
     spent = Table(
         caption="What the cells spent",
         columns=columns(
@@ -675,7 +677,9 @@ def _resources(results: Results, study: Study, tasks: Mapping[str, Task]) -> Sec
     )
 
 
-def _repository_sizes(results: Results, study: Study, tasks: Mapping[str, Task]) -> list[Block]:
+def _repository_sizes(
+    results: Results, study: RepairStudy, tasks: Mapping[str, Task]
+) -> list[Block]:
     """Whether the whole repository would have fitted into a prompt."""
     rows = []
     for repository in study.repositories:
@@ -720,7 +724,7 @@ def _contexts(results: Results) -> str:
     return f"Context of the models in tokens: {'; '.join(words)}." if words else ""
 
 
-def _reliability(results: Results, study: Study) -> Section:
+def _reliability(results: Results, study: RepairStudy) -> Section:
     found = results.reliability
     if found is None:
         return Section(id="reliability", title="Reliability", blocks=())
@@ -911,7 +915,7 @@ def _isolation(conduct: Conduct) -> Section:
     return Section(id="isolation", title="Isolation of test runs", blocks=(table,))
 
 
-def _task_funnel(mined: MinedTasks, tasks: Mapping[str, Task], study: Study) -> Section:
+def _task_funnel(mined: MinedTasks, tasks: Mapping[str, Task], study: RepairStudy) -> Section:
     repositories = [each.id for each in study.repositories if each.id in mined.mined]
     if not repositories:
         return Section(id="tasks", title="Tasks", blocks=())

@@ -16,7 +16,8 @@ from projections.analyses.paired_intervals import PairedIntervals
 from projections.analyses.paired_outcomes import PairedTable
 from schemas.base import Count, Digest, Position, Value
 from schemas.identifiers import Identifier
-from schemas.study import Budgets, Model
+from schemas.repair.study import Budgets
+from schemas.study import Model
 
 
 class Share(Value):

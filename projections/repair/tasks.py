@@ -12,15 +12,16 @@ from projections.fold import ReadArtifact, Row, Table
 from schemas.base import Event
 from schemas.events.mining import CandidateValidated, RepositoryMined
 from schemas.events.study import TasksFrozen
-from schemas.selection import (
+from schemas.repair.selection import (
+    NOT_RECORDED,
     TEXTS,
     ChangedSetting,
     changed_settings,
     selection_settings,
     settings_digest,
 )
-from schemas.study import Repository, Study
-from schemas.task import Task
+from schemas.repair.study import RepairStudy, Repository
+from schemas.repair.task import Task
 
 
 @dataclass
@@ -98,7 +99,7 @@ class MinedTasks:
         return self.frozen or self
 
     def changed_settings(
-        self, study: Study, repository: Repository, texts: str | None
+        self, study: RepairStudy, repository: Repository, texts: str | None
     ) -> list[ChangedSetting]:
         """Settings of ``study`` that are not those under which the repository was mined; a
         repository that is not mined has none of them. ``texts``: see ``selection_settings``; None
@@ -109,7 +110,7 @@ class MinedTasks:
             texts = msgspec.json.decode(then.get(TEXTS, '""'), type=str)
         return changed_settings(repository.id, then, selection_settings(study, repository, texts))
 
-    def changed_since_frozen(self, study: Study, texts: str | None) -> list[ChangedSetting]:
+    def changed_since_frozen(self, study: RepairStudy, texts: str | None) -> list[ChangedSetting]:
         """What ``study`` declares otherwise than the frozen tasks were selected, their number
         included. Where nothing is frozen nothing has changed."""
         if self.frozen is None or self.frozen_tasks is None:
@@ -125,6 +126,15 @@ class MinedTasks:
             if repository is not None:
                 changed += self.frozen.changed_settings(study, repository, texts)
         return changed
+
+    def amended_selection(self, study: RepairStudy) -> list[str]:
+        """Why ``study`` is no amendment of what the frozen tasks were selected under. What an
+        earlier version did not record of the selection is not held against anybody."""
+        return [
+            f"the tasks are frozen, and {setting}"
+            for setting in self.changed_since_frozen(study, None)
+            if setting.then != NOT_RECORDED
+        ]
 
     def validated_in(self) -> frozenset[str]:
         """Kinds of sandbox in which the frozen tasks were validated; empty before the freeze."""

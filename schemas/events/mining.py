@@ -37,7 +37,8 @@ class EnvironmentBuilt(Event):
     repository: Identifier
     fallback: Annotated[str, Meta(description="which declared fall-back was needed; empty: none")]
     inputs: Annotated[
-        ArtifactRef, Meta(description="JSON of schemas.task.EnvironmentInputs: what it is built of")
+        ArtifactRef,
+        Meta(description="JSON of schemas.repair.task.EnvironmentInputs: what it is built of"),
     ]
     packages: Annotated[tuple[str, ...], Meta(description="name==version of all that is in it")]
     log: Annotated[ArtifactRef, Meta(description="what the build printed")]
@@ -67,7 +68,7 @@ class CandidateValidated(Event):
     reason: Annotated[str, Meta(description="the numbers or words that decided it")]
     arms: Annotated[ArtifactRef, Meta(description="JSON: every arm's results by test id")]
     task: Annotated[
-        ArtifactRef | None, Meta(description="JSON of schemas.task.Task where valid")
+        ArtifactRef | None, Meta(description="JSON of schemas.repair.task.Task where valid")
     ] = None
     environment: Annotated[
         str, Meta(description="identity of the environment that the arms ran in")

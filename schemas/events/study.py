@@ -27,7 +27,7 @@ class TasksFrozen(Event):
     """The split is fixed: which commits are tasks, with every file that grading needs."""
 
     TYPE: ClassVar[str] = "tasks.frozen.v1"
-    tasks: Annotated[ArtifactRef, Meta(description="JSON list of schemas.task.Task")]
+    tasks: Annotated[ArtifactRef, Meta(description="JSON list of schemas.repair.task.Task")]
     count: Annotated[Count, Meta(description="number of tasks")]
     packs: Annotated[
         dict[str, ArtifactRef],

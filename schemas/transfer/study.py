@@ -4,14 +4,26 @@ A suite is a study. It shares identity, documents, server, models, thresholds' f
 inspections and report with every other; its own part are families, memories, drivers and systems.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta
 
 from schemas.base import Value
-from schemas.identifiers import Identifier
-from schemas.study import Grading, Model, Refuse, Server, Stopping, check_server, is_inside
+from schemas.identifiers import CellId, Identifier
+from schemas.study import (
+    Grading,
+    Refuse,
+    Study,
+    check_server,
+    declared,
+    fields_that_differ,
+    is_inside,
+    missing_ids,
+    needed_by_cells,
+    other_models,
+)
 from schemas.transfer.correction import CorrectionClass, Name
 
 CountName = Literal[
@@ -149,27 +161,16 @@ class Threshold(Value):
     ] = None
 
 
-class TransferStudy(Value):
+class TransferStudy(Study):
     """The whole of ``study.toml`` for `kind = "transfer"`."""
 
-    format: Annotated[Literal[1], Meta(description="version of this file's form")]
+    KIND: ClassVar[str] = "transfer"
     kind: Annotated[Literal["transfer"], Meta(description="which study: transfer of corrections")]
-    id: Annotated[Identifier, Meta(description="the study's name, in every report")]
-    title: Annotated[str, Meta(min_length=1, description="title of the report")]
-    question: Annotated[str, Meta(min_length=1, description="what the study asks, one sentence")]
-    simulated: Annotated[
-        bool, Meta(description="true: a rehearsal with simulated agents; banners everywhere")
-    ] = False
-    documents: Annotated[
-        tuple[str, ...], Meta(description="files beside study.toml that the freeze binds")
-    ] = ()
     suite: Suite
     memories: Annotated[tuple[Memory, ...], Meta(min_length=1)]
     drivers: Annotated[tuple[Driver, ...], Meta(min_length=1)]
     systems: Annotated[tuple[System, ...], Meta(min_length=1)]
     thresholds: tuple[Threshold, ...] = ()
-    server: Server = Server()
-    models: tuple[Model, ...] = ()
     grading: Annotated[
         Grading,
         Meta(description="a transfer study reads its surfaces while it runs; the gate blinds it"),
@@ -177,102 +178,142 @@ class TransferStudy(Value):
     attempts: Annotated[
         int, Meta(ge=1, le=10, description="runs of a cell whose runs are void by our own fault")
     ] = 3
-    stopping: Stopping = Stopping()
-    readings: Annotated[
-        dict[str, str], Meta(description="how open points are read; printed in the report")
-    ] = {}
 
     @property
     def runs_foreign_code(self) -> bool:
-        """Systems that are other people's programs need a sandbox; ours do not."""
+        """Systems that are other people's programs are; ours are not."""
         return any(memory.kind in ("mcp", "mem0", "command") for memory in self.memories)
 
     @property
     def bound_documents(self) -> tuple[str, ...]:
-        """Files beside study.toml that the freeze binds: documents and families."""
+        """Documents and families."""
         return tuple(dict.fromkeys((*self.documents, *self.suite.families)))
 
-    def model(self, model_id: str) -> Model:
-        for model in self.models:
-            if model.id == model_id:
-                return model
-        raise LookupError(f"model {model_id} is not declared")
+    @property
+    def fixed_documents(self) -> tuple[str, ...]:
+        return self.suite.families
+
+    @property
+    def max_attempts(self) -> int:
+        return self.attempts
 
     def memory(self, memory_id: str) -> Memory:
-        for memory in self.memories:
-            if memory.id == memory_id:
-                return memory
-        raise LookupError(f"memory {memory_id} is not declared")
+        """Raises LookupError where the study declares no such memory."""
+        return declared("memory", self.memories, memory_id)
 
     def driver(self, driver_id: str) -> Driver:
-        for driver in self.drivers:
-            if driver.id == driver_id:
-                return driver
-        raise LookupError(f"driver {driver_id} is not declared")
+        """Raises LookupError where the study declares no such driver."""
+        return declared("driver", self.drivers, driver_id)
+
+    def undeclared(self, cells: Sequence[CellId]) -> list[str]:
+        return missing_ids(
+            {
+                "memories": ((cell.arm for cell in cells), (m.id for m in self.memories)),
+                "drivers": ((cell.agent for cell in cells), (d.id for d in self.drivers)),
+                "systems": (
+                    (f"{cell.arm} + {cell.agent}" for cell in cells),
+                    (f"{system.memory} + {system.driver}" for system in self.systems),
+                ),
+            }
+        )
+
+    def not_amendable(self, before: Self, cells: Sequence[CellId], begun: bool) -> list[str]:
+        """The suite never; memories, drivers, systems and models until the first run has begun."""
+        problems = []
+        if self.suite != before.suite:
+            problems.append(
+                "[suite] changed, and families, version, trials, distractors and policies are what "
+                "the suite is: another one is another suite.version, and another study"
+            )
+        if not begun:
+            return problems
+        return [
+            *problems,
+            *_other_systems(before, self),
+            *other_models(before.models, self.models),
+            *needed_by_cells(self.undeclared(cells)),
+        ]
+
+    def check(self, refuse: Refuse) -> None:
+        for key, ids in (
+            ("memories", [item.id for item in self.memories]),
+            ("drivers", [item.id for item in self.drivers]),
+            ("models", [item.id for item in self.models]),
+            ("thresholds", [item.id for item in self.thresholds]),
+            ("systems", [f"{item.memory}/{item.driver}" for item in self.systems]),
+            ("documents", list(self.documents)),
+            ("suite.families", list(self.suite.families)),
+            ("suite.distractors", [str(number) for number in self.suite.distractors]),
+        ):
+            for index, item in enumerate(ids):
+                if item in ids[:index]:
+                    refuse(f"{key}[{index}]", f"{item!r} stands twice")
+        for key, paths in (("documents", self.documents), ("suite.families", self.suite.families)):
+            for index, path in enumerate(paths):
+                if not is_inside(path):
+                    refuse(f"{key}[{index}]", f"{path!r} must be a path inside the study's folder")
+        memories = {memory.id: memory for memory in self.memories}
+        drivers = {driver.id: driver for driver in self.drivers}
+        for index, memory in enumerate(self.memories):
+            key = f"memories[{index}].command"
+            if memory.kind in ("mcp", "command") and not memory.command:
+                refuse(key, f"a memory of kind {memory.kind!r} names its program and arguments")
+            if memory.kind not in ("mcp", "command") and memory.command:
+                refuse(key, f"a memory of kind {memory.kind!r} runs no program")
+        models = [model.id for model in self.models]
+        for index, driver in enumerate(self.drivers):
+            if (driver.kind == "chat") != bool(driver.model):
+                refuse(f"drivers[{index}].model", 'goes with `kind = "chat"`, and only with it')
+            if driver.model and driver.model not in models:
+                known = ", ".join(models) or "none"
+                refuse(
+                    f"drivers[{index}].model",
+                    f"{driver.model!r} is not declared; declared: {known}",
+                )
+        for index, system in enumerate(self.systems):
+            known_memory, known_driver = memories.get(system.memory), drivers.get(system.driver)
+            if known_memory is None:
+                refuse(f"systems[{index}].memory", f"{system.memory!r} is not declared in memories")
+            elif known_driver is None:
+                refuse(f"systems[{index}].driver", f"{system.driver!r} is not declared in drivers")
+            elif (known_memory.kind == "command") != (known_driver.kind == "own"):
+                refuse(
+                    f"systems[{index}]",
+                    'a memory of kind "command" brings its driver: it goes with one of kind "own", '
+                    "and only with it",
+                )
+        used = {system.memory for system in self.systems}, {s.driver for s in self.systems}
+        for key, named, used_ids in (
+            ("memories", [memory.id for memory in self.memories], used[0]),
+            ("drivers", [driver.id for driver in self.drivers], used[1]),
+        ):
+            for index, item in enumerate(named):
+                if item not in used_ids:
+                    refuse(
+                        f"{key}[{index}]", f"{item!r} is part of no system: name it in [[systems]]"
+                    )
+        for index, threshold in enumerate(self.thresholds):
+            key = f"thresholds[{index}]"
+            if (threshold.at_least is None) == (threshold.at_most is None):
+                refuse(key, "says either `at_least` (a share) or `at_most` (a number)")
+            if threshold.memory and threshold.memory not in memories:
+                refuse(f"{key}.memory", f"{threshold.memory!r} is not declared in memories")
+            if threshold.driver and threshold.driver not in drivers:
+                refuse(f"{key}.driver", f"{threshold.driver!r} is not declared in drivers")
+        check_server(self.server, self.models, self.simulated, refuse)
 
 
-def check_transfer_study(study: TransferStudy, refuse: Refuse) -> None:
-    """Cross-field rules that a type cannot state; ``refuse(key, why)`` raises."""
-    for key, ids in (
-        ("memories", [item.id for item in study.memories]),
-        ("drivers", [item.id for item in study.drivers]),
-        ("models", [item.id for item in study.models]),
-        ("thresholds", [item.id for item in study.thresholds]),
-        ("systems", [f"{item.memory}/{item.driver}" for item in study.systems]),
-        ("documents", list(study.documents)),
-        ("suite.families", list(study.suite.families)),
-        ("suite.distractors", [str(number) for number in study.suite.distractors]),
-    ):
-        for index, item in enumerate(ids):
-            if item in ids[:index]:
-                refuse(f"{key}[{index}]", f"{item!r} stands twice")
-    for key, paths in (("documents", study.documents), ("suite.families", study.suite.families)):
-        for index, path in enumerate(paths):
-            if not is_inside(path):
-                refuse(f"{key}[{index}]", f"{path!r} must be a path inside the study's folder")
-    memories = {memory.id: memory for memory in study.memories}
-    drivers = {driver.id: driver for driver in study.drivers}
-    for index, memory in enumerate(study.memories):
-        key = f"memories[{index}].command"
-        if memory.kind in ("mcp", "command") and not memory.command:
-            refuse(key, f"a memory of kind {memory.kind!r} names its program and arguments")
-        if memory.kind not in ("mcp", "command") and memory.command:
-            refuse(key, f"a memory of kind {memory.kind!r} runs no program")
-    models = [model.id for model in study.models]
-    for index, driver in enumerate(study.drivers):
-        if (driver.kind == "chat") != bool(driver.model):
-            refuse(f"drivers[{index}].model", 'goes with `kind = "chat"`, and only with it')
-        if driver.model and driver.model not in models:
-            known = ", ".join(models) or "none"
-            refuse(
-                f"drivers[{index}].model", f"{driver.model!r} is not declared; declared: {known}"
-            )
-    for index, system in enumerate(study.systems):
-        known_memory, known_driver = memories.get(system.memory), drivers.get(system.driver)
-        if known_memory is None:
-            refuse(f"systems[{index}].memory", f"{system.memory!r} is not declared in memories")
-        elif known_driver is None:
-            refuse(f"systems[{index}].driver", f"{system.driver!r} is not declared in drivers")
-        elif (known_memory.kind == "command") != (known_driver.kind == "own"):
-            refuse(
-                f"systems[{index}]",
-                'a memory of kind "command" brings its driver: it goes with one of kind "own", '
-                "and only with it",
-            )
-    used = {system.memory for system in study.systems}, {s.driver for s in study.systems}
-    for key, declared, used_ids in (
-        ("memories", [memory.id for memory in study.memories], used[0]),
-        ("drivers", [driver.id for driver in study.drivers], used[1]),
-    ):
-        for index, item in enumerate(declared):
-            if item not in used_ids:
-                refuse(f"{key}[{index}]", f"{item!r} is part of no system: name it in [[systems]]")
-    for index, threshold in enumerate(study.thresholds):
-        key = f"thresholds[{index}]"
-        if (threshold.at_least is None) == (threshold.at_most is None):
-            refuse(key, "says either `at_least` (a share) or `at_most` (a number)")
-        if threshold.memory and threshold.memory not in memories:
-            refuse(f"{key}.memory", f"{threshold.memory!r} is not declared in memories")
-        if threshold.driver and threshold.driver not in drivers:
-            refuse(f"{key}.driver", f"{threshold.driver!r} is not declared in drivers")
-    check_server(study.server, study.models, study.simulated, refuse)
+def _other_systems(before: TransferStudy, after: TransferStudy) -> list[str]:
+    """Memories and drivers of planned runs that are not what they were."""
+    memories, drivers = {m.id: m for m in after.memories}, {d.id: d for d in after.drivers}
+    other = [
+        *(("memory", m.id, m, memories.get(m.id, m)) for m in before.memories),
+        *(("driver", d.id, d, drivers.get(d.id, d)) for d in before.drivers),
+    ]
+    return [
+        f"{kind} {name} changed in {', '.join(fields_that_differ(was, now))}, and its runs with "
+        f"it would no longer be of one system: keep it as it was and declare another {kind} with "
+        "its own id"
+        for kind, name, was, now in other
+        if was != now
+    ]

@@ -26,8 +26,9 @@ from harnesses.retrieval.snapshot import FileClass, snapshot, snapshot_file
 from harnesses.tools.workspace import Workspace
 from schemas.base import ArtifactRef
 from schemas.events.cell import BudgetCharged, ProtocolViolated, ToolCalled
-from schemas.overlay import decode_changes
-from schemas.study import Budgets, Generation, Model
+from schemas.repair.overlay import decode_changes
+from schemas.repair.study import Budgets
+from schemas.study import Generation, Model
 
 SOURCE = b"def total(items):\n    return sum(items) + 1\n"
 BUDGETS = Budgets(turns=4, tool_calls=3, test_runs=1)

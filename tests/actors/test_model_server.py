@@ -28,14 +28,16 @@ from ledger.log import Fact, NewEvent
 from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
 from schemas.events.cell import TurnAbandoned, TurnAnswered, TurnFailed, TurnStarted
 from schemas.events.server import ModelLoadStarted, ModelLost, ModelUnloaded, ServerMismatched
-from schemas.study import Model, Study
-from schemas.study_file import parse_repair_study
+from schemas.repair.study import RepairStudy
+from schemas.study import Model, of_kind
+from schemas.study_file import parse_study
 
 TOKEN = "a token of the tests"
 CELL = "R001-001/H000/M002/0"
 TEMPLATE = Path(__file__).parents[2] / "actors" / "rehearsal" / "templates" / "demo.toml"
-STUDY = parse_repair_study(
-    TEMPLATE.read_bytes().replace(b"HEAD-OF-THE-EXAMPLE-REPOSITORY", b"0" * 40)
+STUDY = of_kind(
+    RepairStudy,
+    parse_study(TEMPLATE.read_bytes().replace(b"HEAD-OF-THE-EXAMPLE-REPOSITORY", b"0" * 40)),
 )
 SHORT = Limits(
     answer_s=10, load_s=10, first_token_s=0.6, progress_s=0.6, unload_s=0.4, poll_s=0.02, lms_s=20
@@ -392,16 +394,19 @@ def test_what_an_unrecorded_load_left_behind_is_unloaded_first(
     assert len(stand_in.state.instances) == 1 and stand_in.state.max_resident_ever == 1
 
 
-REAL: Study = parse_repair_study(
-    "\n".join(
-        line
-        for line in TEMPLATE.read_text()
-        .replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", "0" * 40)
-        .replace("simulated = true", "simulated = false")
-        .replace('kind = "stand_in"', 'kind = "lmstudio"')
-        .splitlines()
-        if not line.startswith("rehearsal")
-    ).encode()
+REAL = of_kind(
+    RepairStudy,
+    parse_study(
+        "\n".join(
+            line
+            for line in TEMPLATE.read_text()
+            .replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", "0" * 40)
+            .replace("simulated = true", "simulated = false")
+            .replace('kind = "stand_in"', 'kind = "lmstudio"')
+            .splitlines()
+            if not line.startswith("rehearsal")
+        ).encode()
+    ),
 )
 
 

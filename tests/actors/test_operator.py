@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-import actors.study.orders
+import actors.repair.freezing
 from actors.loop import Context, carry_out
+from actors.repair.freezing import ORDERS
 from actors.repair.frozen_study import FrozenStudy
 from actors.sandbox import SandboxReport
 from actors.study.analysis import compute
 from actors.study.digests import package_files
-from actors.study.orders import HANDLERS
 from harnesses import registry
 from ledger.errors import PreflightMismatch, Refused
 from ledger.memory_log import MemoryLog
@@ -38,7 +38,7 @@ def context_of(study: SmallStudy) -> Context:
 
 def amend(study: SmallStudy, toml: str) -> None:
     study.directory.toml.write_text(toml)
-    carry_out(context_of(study), AmendStudy(reason="x", changes_claim=False), HANDLERS)
+    carry_out(context_of(study), AmendStudy(reason="x", changes_claim=False), ORDERS)
 
 
 def amendments(study: SmallStudy) -> int:
@@ -183,10 +183,10 @@ def test_tests_run_in_the_kind_of_sandbox_that_validated_the_tasks(
             return SandboxReport(kind=kind, rungs=(), remedy="")
 
         asked.clear()
-        monkeypatch.setattr(actors.study.orders, "probe", probe)
+        monkeypatch.setattr(actors.repair.freezing, "probe", probe)
 
     def start() -> str:
-        carry_out(context_of(study), StartRun(allow_unsafe_sandbox=True), HANDLERS)
+        carry_out(context_of(study), StartRun(allow_unsafe_sandbox=True), ORDERS)
         probed = [f.event for f in study.facts() if isinstance(f.event, SandboxProbed)]
         return probed[-1].kind
 

@@ -10,8 +10,8 @@ import pytest
 from actors.repair.planning import make_plan, repeat_cells
 from ledger.errors import Refused
 from schemas.base import ArtifactRef
-from schemas.study import Study
-from schemas.task import FailToPass, Overlay, Size, Task
+from schemas.repair.study import RepairStudy
+from schemas.repair.task import FailToPass, Overlay, Size, Task
 
 ORACLE = json.loads(
     (Path(__file__).parents[1] / "oracles" / "repeat_selection.public.json").read_text()
@@ -53,7 +53,7 @@ def task(task_id: str) -> Task:
     )
 
 
-def study_two(repeats: int = 24) -> Study:
+def study_two(repeats: int = 24) -> RepairStudy:
     return msgspec.convert(
         {
             "format": 1,
@@ -83,7 +83,7 @@ def study_two(repeats: int = 24) -> Study:
             ],
             "repeats": {"cells": repeats},
         },
-        Study,
+        RepairStudy,
     )
 
 

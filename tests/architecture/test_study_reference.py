@@ -10,11 +10,11 @@ import pytest
 from ledger.cli.docs import _default, _fields, _purpose, _sections, _struct_in, study_reference
 from schemas.base import Digest
 from schemas.identifiers import IDENTIFIER_RULE
-from schemas.study_file import KINDS
+from schemas.study_file import FORMS
 
 
 def keys() -> Iterator[tuple[str, object, object]]:
-    for kind, form in KINDS.items():
+    for kind, form in FORMS.items():
         for heading, struct, _ in _sections(form):
             for field, hint in _fields(struct):
                 if _struct_in(hint) is None:
@@ -31,7 +31,7 @@ def test_every_key_says_what_it_is_for(key: str, field: object, hint: object) ->
 
 def test_every_table_is_explained_and_every_key_of_a_template_is_in_it() -> None:
     text = study_reference()
-    for form in KINDS.values():
+    for form in FORMS.values():
         for heading, struct, _ in _sections(form):
             assert f"### {heading or 'top of the file'}" in text
             assert struct.__doc__ and not struct.__doc__.startswith(f"{struct.__name__}(")

@@ -14,6 +14,7 @@ from ledger.cli.progress_lines import INTERVAL_S, QUIET_S, SHORTEST_S, ProgressL
 from ledger.cli.run import what_runs
 from ledger.study_directory import StudyDirectory
 from projections.progress import Progress
+from schemas.repair.study import RepairStudy
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import check_refused, study_of
 from tests.end_to_end.rehearsal_study import StudyOnDisk, make_mined_study
@@ -95,7 +96,7 @@ def test_init_declares_the_python_that_it_runs_in(
         patch.setattr(sys, "version_info", Version(*version))
         for template in ("repair", "study-2"):
             assert ledger("init", tmp_path / template, "--template", template).status == 0
-            _, study = StudyDirectory(tmp_path / template).read_repair_study()
+            _, study = StudyDirectory(tmp_path / template).read_study_of(RepairStudy)
             declared[template] = study.platform.python
     assert declared == {"repair": f"3.{version[1]}", "study-2": "3.11"}
 

@@ -21,8 +21,8 @@ from harnesses.contract import CellInput
 from harnesses.retrieval.snapshot import FileClass, snapshot, snapshot_file
 from harnesses.tools.workspace import Workspace
 from schemas.events.cell import ProtocolViolated, ToolCalled
-from schemas.overlay import Changes, WrittenFile, decode_changes
-from schemas.study import Budgets
+from schemas.repair.overlay import Changes, WrittenFile, decode_changes
+from schemas.repair.study import Budgets
 from tests.actors.test_cell_engine import Store, model
 from tests.mining.conftest import BASE, History
 

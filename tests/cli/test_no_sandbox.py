@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import actors.mining.handlers
+import actors.repair.freezing
 import actors.sandbox
-import actors.study.orders
 from actors.sandbox import SandboxReport
 from ledger.cli.main import main
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
@@ -21,7 +21,7 @@ BARE_HOST = SandboxReport(kind="none", rungs=(), remedy="sudo apt-get install bu
 @pytest.fixture(autouse=True)
 def bare_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The host's answer to the probe; no host can be asked to lose its kernel's means."""
-    for module in (actors.mining.handlers, actors.study.orders, actors.sandbox):
+    for module in (actors.mining.handlers, actors.repair.freezing, actors.sandbox):
         monkeypatch.setattr(module, "probe", lambda *place: BARE_HOST)
     yield
 

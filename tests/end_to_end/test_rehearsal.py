@@ -9,7 +9,7 @@ from ledger.study_directory import StudyDirectory
 from schemas.events.cell import CellFinished, ToolCalled, TurnAnswered, TurnStarted
 from schemas.events.grading import CellGraded, GoldChecked
 from schemas.events.study import TasksFrozen
-from schemas.task import Overlay, Task
+from schemas.repair.task import Overlay, Task
 from tests.end_to_end.rehearsal_study import StudyOnDisk, check_sound, outcomes
 
 CELLS = ["R001-001/H000/M002/0", "R001-001/H018/M002/0"]

@@ -22,7 +22,7 @@ from actors.loop import Context, carry_out, clear_scratch, perform
 from actors.mining.handlers import Miner
 from actors.rehearsal.briefs import start_stand_in
 from actors.study import analysis
-from actors.study import orders as operator
+from actors.study_kinds import orders_in
 from actors.supervisor import SET_ROLES
 from actors.transfer import corrections
 from actors.transfer import remediation as transfer_repair
@@ -311,7 +311,7 @@ def acknowledged(told: Sequence[Message]) -> list[Appended]:
 
 def order(context: Context, command: Command) -> None:
     handlers = {
-        **operator.HANDLERS,
+        **orders_in(context),
         **analysis.HANDLERS,
         **Miner().handlers(),
         **corrections.HANDLERS,

@@ -8,7 +8,7 @@ import pytest
 
 from actors.mining.walk import Mined, mine
 from actors.test_runs.git import Git
-from schemas.study import Layout, Platform, Repository, TaskRules
+from schemas.repair.study import Layout, Platform, Repository, TaskRules
 
 DAY = 86_400
 FIRST_DAY = 1_700_000_000  # November 2023

@@ -17,8 +17,8 @@ from actors.mining.walk import mine
 from actors.test_runs.git import Git
 from actors.test_runs.workspaces import import_pack
 from ledger.artifacts import Artifacts
-from schemas.study import Layout, Platform, Repository, TaskRules
-from schemas.task import Task
+from schemas.repair.study import Layout, Platform, Repository, TaskRules
+from schemas.repair.task import Task
 
 CHANGE: dict[str | bytes, Any] = {
     "pkg/calc.py": b'"""Sums."""\n\n\ndef add(a, b):\n    return checked_sum(a, b)\n'
@@ -169,8 +169,8 @@ from actors.mining.walk import mine
 from actors.mining.validation import Arm, ArmRun, validate
 from actors.mining.handlers import make_task
 from ledger.artifacts import Artifacts
-from schemas.study import Layout, Platform, Repository, TaskRules
-from schemas.task import Task
+from schemas.repair.study import Layout, Platform, Repository, TaskRules
+from schemas.repair.task import Task
 
 layout = Layout(package_roots=("pkg",), test_roots=("tests/unit",))
 repository = Repository(id="T", url="x", head=sys.argv[2], language="python", layout=layout)

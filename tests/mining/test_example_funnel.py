@@ -6,7 +6,7 @@ from pathlib import Path
 from actors.mining.criteria import EXECUTED_CRITERIA
 from actors.mining.walk import mine
 from actors.rehearsal.example_repository import create
-from schemas.study import Layout, Platform, Repository, TaskRules
+from schemas.repair.study import Layout, Platform, Repository, TaskRules
 
 VERDICTS = Path(__file__).parents[1] / "rehearsal" / "example_repository_verdicts.json"
 

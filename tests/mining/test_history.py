@@ -9,7 +9,7 @@ import pytest
 from actors.mining.recipes import MiningError
 from actors.mining.walk import mine
 from actors.test_runs.git import Git
-from schemas.study import Layout, Platform, Repository, TaskRules
+from schemas.repair.study import Layout, Platform, Repository, TaskRules
 
 
 def repository(head: str, **changes: Any) -> Repository:

@@ -10,7 +10,7 @@ from actors.mining.recipes import (
     derive_package_roots,
     recipe_for,
 )
-from schemas.study import Layout, Repository
+from schemas.repair.study import Layout, Repository
 
 
 def classify_with(**layout: tuple[str, ...]) -> Classifier:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actors.mining.criteria import STATIC_CRITERIA, AuditRow, audit_lines, funnel_counts, read_audit
-from schemas.study import TaskRules
+from schemas.repair.study import TaskRules
 
 NO_HALVES = ("no_production_file", "no_test_file", "no_selectable_test")
 

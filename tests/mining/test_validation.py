@@ -19,8 +19,8 @@ from actors.mining.validation import (
     validate,
 )
 from actors.mining.walk import Candidate
-from schemas.overlay import Changes
-from schemas.task import FailToPass, Size
+from schemas.repair.overlay import Changes
+from schemas.repair.task import FailToPass, Size
 
 TEST = "tests/unit/a/test_a.py"
 OTHER = "tests/unit/b/test_b.py"

@@ -46,7 +46,7 @@ from schemas.events.study import (
     TasksFrozen,
 )
 from schemas.plan import Plan
-from schemas.selection import selection_settings, settings_digest
+from schemas.repair.selection import selection_settings, settings_digest
 from tests.projections.tiny_study import (
     CELLS,
     INSTANCE,

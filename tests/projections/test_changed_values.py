@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from schemas.changed_values import SHOWN, changed_values
-from schemas.study_file import AnyStudy, parse_study
+from schemas.study import Study
+from schemas.study_file import parse_study
 from tests.projections.tiny_study import STUDY_TOML
 
 TRANSFER_TOML = """
@@ -97,5 +98,5 @@ def test_long_values_are_cut_and_still_told_apart() -> None:
     )
 
 
-def _asking(question: str) -> AnyStudy:
+def _asking(question: str) -> Study:
     return msgspec.structs.replace(parse_study(STUDY_TOML.encode()), question=question)

@@ -9,21 +9,21 @@ from projections.repair.tasks import MinedTasks
 from schemas.events.mining import CandidateValidated, RepositoryMined
 from schemas.events.study import TasksFrozen
 from schemas.identifiers import STUDY_STREAM, repository_stream
-from schemas.selection import changed_settings, selection_settings, settings_digest
-from schemas.study import Study
+from schemas.repair.selection import changed_settings, selection_settings, settings_digest
+from schemas.repair.study import RepairStudy
 from tests.projections.tiny_study import COMMITS, TinyStudy
 
 STREAM = repository_stream("R001")
 FIRST, SECOND = (row["commit"] for row in COMMITS if row["verdict"] == "candidate")
 
 
-def declared(study: Study, **changes: object) -> Study:
+def declared(study: RepairStudy, **changes: object) -> RepairStudy:
     """The study with other rules for its tasks."""
     rules = msgspec.structs.replace(study.tasks, **changes)
     return msgspec.structs.replace(study, tasks=rules)
 
 
-def mine(tiny: TinyStudy, study: Study) -> None:
+def mine(tiny: TinyStudy, study: RepairStudy) -> None:
     rows = [{"date": "2024-01-01T00:00:00Z", "subject": "A change", **row} for row in COMMITS]
     mined = RepositoryMined(
         repository="R001",
@@ -37,7 +37,7 @@ def mine(tiny: TinyStudy, study: Study) -> None:
     tiny.append(STREAM, mined)
 
 
-def validate(tiny: TinyStudy, study: Study, commit: str, *, valid: bool) -> None:
+def validate(tiny: TinyStudy, study: RepairStudy, commit: str, *, valid: bool) -> None:
     task = msgspec.structs.replace(tiny.task(), commit=commit)
     verdict = CandidateValidated(
         repository="R001",

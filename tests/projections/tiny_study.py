@@ -82,8 +82,8 @@ from schemas.identifiers import (
     task_stream,
 )
 from schemas.plan import Plan, PlannedCell
+from schemas.repair.task import FailToPass, Overlay, Size, Task
 from schemas.study_file import parse_study
-from schemas.task import FailToPass, Overlay, Size, Task
 
 JSON = "application/json"
 PACK = "application/x-git-packed-objects"

@@ -3,14 +3,15 @@
 import msgspec
 
 from actors.rehearsal.stand_in_state import CATALOGUE, Catalogue, catalogue_with
-from schemas.study import Model, Study
+from schemas.repair.study import RepairStudy
+from schemas.study import Model
 from schemas.study_file import parse_study
 from tests.projections.tiny_study import STUDY_TOML
 
 
 def declared() -> Model:
     study = parse_study(STUDY_TOML.encode())
-    assert isinstance(study, Study)
+    assert isinstance(study, RepairStudy)
     return study.models[0]
 
 

@@ -63,8 +63,8 @@ from schemas.events.study import (
 )
 from schemas.identifiers import RUN_STREAM, STUDY_STREAM, CellId, parse_cell_id, repository_stream
 from schemas.plan import Plan, PlannedCell
+from schemas.repair.task import Task
 from schemas.study_file import parse_study
-from schemas.task import Task
 from tests.projections.tiny_study import INSTANCE, SERVER, TinyStudy, digest_of
 
 SECOND = 1_000_000_000

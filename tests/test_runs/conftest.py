@@ -11,7 +11,7 @@ from actors.test_runs.environments import Environment, prepare
 from actors.test_runs.execution import TestRun, execute
 from actors.test_runs.git import Git
 from actors.test_runs.workspaces import make_template
-from schemas.overlay import Changes, WrittenFile
+from schemas.repair.overlay import Changes, WrittenFile
 
 Files = Mapping[str, bytes | tuple[str, bytes]]
 

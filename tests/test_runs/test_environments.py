@@ -27,7 +27,7 @@ from ledger.artifacts import Artifacts
 from ledger.errors import Integrity, PreflightMismatch, Unfinished
 from ledger.log import Batch
 from ledger.memory_log import MemoryLog
-from schemas.task import EnvironmentInputs
+from schemas.repair.task import EnvironmentInputs
 
 VERSION = ".".join(layout.launcher_interpreter().version.split(".")[:2])
 

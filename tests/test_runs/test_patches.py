@@ -20,7 +20,7 @@ from actors.test_runs.patches import (
 )
 from actors.test_runs.workspaces import blob_id, export_pack, import_pack, read_snapshot
 from harnesses.retrieval.snapshot import FileClass
-from schemas.overlay import Changes, WrittenFile
+from schemas.repair.overlay import Changes, WrittenFile
 
 MakeChanges = Callable[..., Changes]
 

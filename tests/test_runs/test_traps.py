@@ -13,7 +13,7 @@ from actors.sandbox import Limits, Sandbox, open_sandbox
 from actors.sandbox.ladder import LADDER, probe_rung
 from actors.test_runs.execution import TestRun, graded_tree, judge, spoofing_patterns
 from actors.test_runs.task_runs import not_made
-from schemas.overlay import Changes
+from schemas.repair.overlay import Changes
 
 RunTests = Callable[..., TestRun]
 MakeChanges = Callable[..., Changes]

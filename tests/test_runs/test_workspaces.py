@@ -26,7 +26,7 @@ from actors.test_runs.workspaces import (
     unsafe_reason,
 )
 from ledger.errors import Integrity
-from schemas.overlay import Changes
+from schemas.repair.overlay import Changes
 
 MakeChanges = Callable[..., Changes]
 

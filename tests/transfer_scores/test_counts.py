@@ -7,7 +7,6 @@ import pytest
 from projections.amendments import not_amendable
 from projections.fold import fold
 from projections.progress import Progress
-from projections.repair.tasks import MinedTasks
 from projections.transfer.counts import (
     Chosen,
     ClassCount,
@@ -205,7 +204,7 @@ def test_an_amendment_of_a_memory_that_has_run_is_refused_with_its_keys() -> Non
     story.run("positive")
     progress = fold(Progress(story.read), story.facts)
     toml = story.study_toml.replace('id = "empty"', 'id = "empty"\nresults = 9\nquery = "project"')
-    (problem,) = not_amendable(parse_study(toml.encode()), progress, MinedTasks(story.read))
+    (problem,) = not_amendable(parse_study(toml.encode()), progress)
     assert problem.startswith("memory empty changed in `query`, `results`, and its runs"), problem
 
 

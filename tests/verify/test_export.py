@@ -19,7 +19,7 @@ from ledger.sqlite.log import SqliteLog
 from ledger.verify.verification import Options, exit_status, verify
 from schemas.events.cell import ProtocolViolated, ToolCalled
 from schemas.events.study import TasksFrozen
-from schemas.task import FailToPass, Overlay, Size, Task
+from schemas.repair.task import FailToPass, Overlay, Size, Task
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -9,13 +9,15 @@ from hashlib import sha256
 import msgspec
 
 from schemas.base import Value
-from schemas.study import Repository, Study
+from schemas.repair.study import RepairStudy, Repository
 
 TEXTS = "content of tasks.texts"
 """The one setting that is no key: the digest of the file that ``tasks.texts`` names."""
 
 
-def selection_settings(study: Study, repository: Repository, texts: str = "") -> dict[str, str]:
+def selection_settings(
+    study: RepairStudy, repository: Repository, texts: str = ""
+) -> dict[str, str]:
     """JSON of every setting by key. ``texts``: digest of the file that ``tasks.texts`` names.
 
     Where a repository lies is not a setting: its head says what is in it.

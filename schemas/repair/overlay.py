@@ -2,8 +2,8 @@
 
     {"write":[{"path":"src/a.py","mode":"100644","content":"<base64>"}],"delete":["src/b.py"]}
 
-Contents are inline (unlike :class:`schemas.task.Overlay`), so that a cell's edits are one file
-with one digest. Same changes, same bytes.
+Contents are inline (unlike :class:`schemas.repair.task.Overlay`), so that a cell's edits are one
+file with one digest. Same changes, same bytes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -110,3 +110,8 @@ class Task(Value):
         int, Meta(ge=0, description="symbols that gold introduces and hidden tests use (counted)")
     ]
     size: Size
+
+
+def repository_of(task_id: str) -> str:
+    """The repository in a task's id."""
+    return task_id.rpartition("-")[0]

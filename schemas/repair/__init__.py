@@ -1,0 +1,1 @@
+"""The vocabulary of repair studies: their study file, tasks, and how tasks are selected."""
