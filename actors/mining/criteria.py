@@ -20,7 +20,7 @@ from actors.mining import halves, python_source
 from actors.mining.history import Commit, IsolatedRepository
 from actors.mining.recipes import Classifier
 from actors.mining.trees import Entry, TreeChanges
-from actors.test_runs.workspaces import unsafe_reason
+from actors.test_runs.overlays import unsafe_reason
 from harnesses.retrieval.snapshot import FileClass, display_path
 from schemas.base import Count, Value
 from schemas.repair.study import TaskRules

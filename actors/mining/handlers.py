@@ -30,7 +30,7 @@ from actors.test_runs.task_runs import (
     run_tests,
     sandbox_of,
 )
-from actors.test_runs.workspaces import make_template
+from actors.test_runs.templates import make_template
 from ledger.artifacts import Artifacts
 from ledger.errors import Refused, Usage
 from ledger.log import NewEvent

@@ -40,7 +40,7 @@ from actors.mining.recipes import (
 )
 from actors.mining.statements import Statement
 from actors.mining.trees import TREE_MODE, UnreadableObject
-from actors.test_runs.workspaces import folders_of
+from actors.test_runs.overlays import folders_of
 from harnesses.retrieval.snapshot import display_path
 from schemas.repair.overlay import Changes
 from schemas.repair.study import Platform, Repository, TaskRules

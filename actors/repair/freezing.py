@@ -23,13 +23,9 @@ from actors.study.freezing import (
     start_amendment,
     study_frozen,
 )
-from actors.test_runs.workspaces import (
-    gold_only_lines,
-    installed_leaks,
-    leak_probe,
-    make_template,
-    read_snapshot,
-)
+from actors.test_runs.git_trees import read_snapshot
+from actors.test_runs.leak_probe import gold_only_lines, installed_leaks, leak_probe
+from actors.test_runs.templates import make_template
 from harnesses import registry
 from ledger.errors import PreflightMismatch, Refused
 from ledger.log import NewEvent

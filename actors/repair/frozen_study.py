@@ -16,13 +16,9 @@ import msgspec
 
 from actors.loop import Context
 from actors.mining.recipes import Classifier, classifier
-from actors.test_runs.workspaces import (
-    SnapshotFile,
-    check_store,
-    import_pack,
-    make_template,
-    read_snapshot,
-)
+from actors.test_runs.git_trees import SnapshotFile, read_snapshot
+from actors.test_runs.object_stores import check_store, import_pack
+from actors.test_runs.templates import make_template
 from harnesses import registry
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused

@@ -24,7 +24,10 @@ GRADER_FILES = (
     "actors/repair/grading.py",
     "actors/test_runs/reporters/",
     "actors/sandbox/",
-    "actors/test_runs/workspaces.py",
+    "actors/test_runs/git_trees.py",
+    "actors/test_runs/object_stores.py",
+    "actors/test_runs/overlays.py",
+    "actors/test_runs/templates.py",
     "actors/test_runs/patches.py",
 )
 

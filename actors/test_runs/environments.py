@@ -37,7 +37,7 @@ from typing import Literal, NoReturn
 
 from actors.sandbox import SandboxError, layout
 from actors.sandbox.run import remove_tree
-from actors.test_runs.workspaces import unsafe_reason
+from actors.test_runs.overlays import unsafe_reason
 from ledger.errors import Integrity, Unfinished
 from schemas.credentials import without_credentials
 

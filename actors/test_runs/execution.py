@@ -18,6 +18,8 @@ from typing import Literal
 from actors.sandbox import Limits, Sandbox, SandboxError
 from actors.sandbox.run import remove_tree
 from actors.test_runs.environments import Environment
+from actors.test_runs.git_trees import WorkspaceError
+from actors.test_runs.overlays import UnsafePath, folders_of, lay_over
 from actors.test_runs.reporters.pytest_results import (
     Canary,
     Outcome,
@@ -25,13 +27,7 @@ from actors.test_runs.reporters.pytest_results import (
     RunVerdict,
     read_results,
 )
-from actors.test_runs.workspaces import (
-    UnsafePath,
-    WorkspaceError,
-    copy_workspace,
-    folders_of,
-    lay_over,
-)
+from actors.test_runs.templates import copy_workspace
 from schemas.repair.overlay import Changes, WrittenFile
 
 _REPORTER = Path(__file__).with_name("reporters") / "pytest_reporter.py"

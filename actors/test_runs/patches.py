@@ -18,13 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from actors.test_runs.git import Git, GitError
-from actors.test_runs.workspaces import (
-    SnapshotFile,
-    blob_id,
-    folders_of,
-    read_snapshot,
-    unsafe_reason,
-)
+from actors.test_runs.git_trees import SnapshotFile, blob_id, read_snapshot
+from actors.test_runs.overlays import folders_of, unsafe_reason
 from harnesses.retrieval.snapshot import FileClass
 from schemas.repair.overlay import Changes
 

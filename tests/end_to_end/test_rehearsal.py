@@ -3,7 +3,8 @@
 import msgspec
 
 from actors.repair.cell_engine import ModelRequest
-from actors.test_runs.workspaces import gold_only_lines, read_snapshot
+from actors.test_runs.git_trees import read_snapshot
+from actors.test_runs.leak_probe import gold_only_lines
 from ledger.artifacts import Artifacts
 from ledger.study_directory import StudyDirectory
 from schemas.events.cell import CellFinished, ToolCalled, TurnAnswered, TurnStarted

@@ -15,7 +15,7 @@ from actors.mining.handlers import make_task
 from actors.mining.validation import Arm, ArmRun, validate
 from actors.mining.walk import mine
 from actors.test_runs.git import Git
-from actors.test_runs.workspaces import import_pack
+from actors.test_runs.object_stores import import_pack
 from ledger.artifacts import Artifacts
 from schemas.repair.study import Layout, Platform, Repository, TaskRules
 from schemas.repair.task import Task

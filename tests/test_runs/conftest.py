@@ -10,7 +10,7 @@ from actors.sandbox import Limits, Sandbox, layout, open_sandbox, probe
 from actors.test_runs.environments import Environment, prepare
 from actors.test_runs.execution import TestRun, execute
 from actors.test_runs.git import Git
-from actors.test_runs.workspaces import make_template
+from actors.test_runs.templates import make_template
 from schemas.repair.overlay import Changes, WrittenFile
 
 Files = Mapping[str, bytes | tuple[str, bytes]]

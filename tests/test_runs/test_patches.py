@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.test_runs.git import Git
+from actors.test_runs.git_trees import blob_id, read_snapshot
+from actors.test_runs.object_stores import export_pack, import_pack
 from actors.test_runs.patches import (
     CandidatePatch,
     apply_patch,
@@ -18,7 +20,6 @@ from actors.test_runs.patches import (
     make_patch,
     without_unchanged,
 )
-from actors.test_runs.workspaces import blob_id, export_pack, import_pack, read_snapshot
 from harnesses.retrieval.snapshot import FileClass
 from schemas.repair.overlay import Changes, WrittenFile
 

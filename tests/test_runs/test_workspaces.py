@@ -9,22 +9,11 @@ from typing import Protocol
 import pytest
 
 from actors.test_runs.git import Git
-from actors.test_runs.workspaces import (
-    UnsafePath,
-    WorkspaceError,
-    blob_id,
-    check_store,
-    copy_workspace,
-    export_pack,
-    gold_only_lines,
-    import_pack,
-    installed_leaks,
-    lay_over,
-    leak_probe,
-    make_template,
-    read_snapshot,
-    unsafe_reason,
-)
+from actors.test_runs.git_trees import WorkspaceError, blob_id, read_snapshot
+from actors.test_runs.leak_probe import gold_only_lines, installed_leaks, leak_probe
+from actors.test_runs.object_stores import check_store, export_pack, import_pack
+from actors.test_runs.overlays import UnsafePath, lay_over, unsafe_reason
+from actors.test_runs.templates import copy_workspace, make_template
 from ledger.errors import Integrity
 from schemas.repair.overlay import Changes
 
@@ -175,11 +164,11 @@ def test_a_template_that_is_there_already_is_compared(
 ) -> None:
     tree = repository.tree({**FILES, "tool.py": b"print(1)\n"})
     template = make_template(repository.directory, tree, tmp_path / "t")
-    monkeypatch.setattr("actors.test_runs.workspaces._FOUND_GOOD", set())  # another process
+    monkeypatch.setattr("actors.test_runs.templates._FOUND_GOOD", set())  # another process
     assert make_template(repository.directory, tree, tmp_path / "t") == template
     damage(template)
     assert make_template(repository.directory, tree, tmp_path / "t") == template, "compared once"
-    monkeypatch.setattr("actors.test_runs.workspaces._FOUND_GOOD", set())
+    monkeypatch.setattr("actors.test_runs.templates._FOUND_GOOD", set())
     with pytest.raises(Integrity, match="is not as it was made.*remove it: it is made again"):
         make_template(repository.directory, tree, tmp_path / "t")
 
