@@ -118,14 +118,14 @@ def read_results(folder: Path) -> "TransferResults":
     from actors.study import analysis, outdated_analysis
     from ledger.artifacts import Artifacts
     from ledger.errors import Refused, Usage
-    from ledger.sqlite.log import SqliteLog
+    from ledger.stores import open_log
     from ledger.study_directory import StudyDirectory
     from projections.transfer.results import TransferResults
 
     directory = StudyDirectory(folder)
     if not directory.ledger.is_file():
         raise Usage(f"{folder} holds no ledger: name the folder with study.toml that has run")
-    log = SqliteLog.open_read_only(directory.ledger)
+    log = open_log(directory.ledger, "read")
     try:
         context = Context(log, Artifacts(directory.artifacts), directory, "")
         fact, completed = analysis.last_analysis(context)

@@ -21,7 +21,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
@@ -32,7 +32,7 @@ from ledger.atomic_file import sync, sync_directory
 from ledger.codec import decode_envelope, decode_event
 from ledger.errors import Integrity, Refused, Unfinished, Usage
 from ledger.last_seen import known_ledger, recall, remember, remember_ledger, seen_file
-from ledger.log import Head, StoredRecord
+from ledger.log import EventLog, StoredRecord
 from ledger.merkle import HASH_BYTES, Frontier
 from ledger.regular_file import read_regular
 from ledger.signing_keys import (
@@ -194,21 +194,7 @@ def origin_of_first_record(record: bytes) -> str:
     return origin
 
 
-class CheckpointedLog(Protocol):
-    """What a checkpointer needs of a log."""
-
-    def head(self) -> Head | None: ...
-
-    def read(self, start: int = 0, stop: int | None = None) -> Iterable[StoredRecord]: ...
-
-    def leaves(self, start: int, stop: int) -> Iterable[bytes]: ...
-
-    def add_checkpoint(self, size: int, note: bytes) -> None: ...
-
-    def checkpoints(self) -> list[tuple[int, bytes]]: ...
-
-
-def ledger_key(log: CheckpointedLog) -> VerifierKey:
+def ledger_key(log: EventLog) -> VerifierKey:
     """The user's own key under the origin of this ledger: its string is what others verify with."""
     first = next(iter(log.read(0, 1)), None)
     if first is None:
@@ -253,7 +239,7 @@ class Checkpointer:
             )
         self._key = load_signing_key(self._home)
 
-    def after_append(self, log: CheckpointedLog, stored: Sequence[StoredRecord]) -> bytes | None:
+    def after_append(self, log: EventLog, stored: Sequence[StoredRecord]) -> bytes | None:
         """Sign when these just appended records reach a multiple of the interval.
 
         Of several writing processes exactly the one that reaches it signs.
@@ -262,7 +248,7 @@ class Checkpointer:
             return None
         return self.sign(log)
 
-    def sign(self, log: CheckpointedLog) -> bytes:
+    def sign(self, log: EventLog) -> bytes:
         """Sign the root over all records; commit the note, publish it, and remember its root in the
         user's configuration folder. Returns the note.
 
@@ -309,7 +295,7 @@ class Checkpointer:
             remember(self._home, verifier, frontier.size, frontier.root(), durable=False)
         return note
 
-    def check_before_writing(self, log: CheckpointedLog) -> None:
+    def check_before_writing(self, log: EventLog) -> None:
         """Raises Refused where another key than the user's has signed this ledger, Integrity where
         this user has seen more records of it than there are: nothing is appended to what could not
         be signed, nor to an older copy. ``sign`` compares the roots as well."""
@@ -322,7 +308,7 @@ class Checkpointer:
             where = f"what was seen before ({seen_file(self._home, verifier)})"
             raise _shorter(seen.size, size, where)
 
-    def _signing_key(self, log: CheckpointedLog, origin: str) -> SigningKey:
+    def _signing_key(self, log: EventLog, origin: str) -> SigningKey:
         """The user's key, made where nobody has signed this ledger yet.
 
         Raises Refused where the newest checkpoint, or without one what this user knows of the
@@ -414,7 +400,7 @@ class Checkpointer:
             ) from None
 
 
-def _origin(log: CheckpointedLog) -> str:
+def _origin(log: EventLog) -> str:
     """Raises Usage for an empty log, Integrity for one that has lost its beginning."""
     first = next(iter(log.read(0, 1)), None)
     if first is not None:
@@ -453,7 +439,7 @@ def _size(note: bytes) -> int:
     return int(note.split(b"\n", 2)[1])
 
 
-def _extend(frontier: Frontier, log: CheckpointedLog, size: int) -> None:
+def _extend(frontier: Frontier, log: EventLog, size: int) -> None:
     frontier.extend(log.leaves(frontier.size, size))
     if frontier.size != size:
         raise Integrity(

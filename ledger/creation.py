@@ -7,7 +7,7 @@ from ledger.checkpoint import Checkpointer
 from ledger.clock import new_id
 from ledger.errors import Integrity
 from ledger.log import Batch, NewEvent
-from ledger.sqlite.log import SqliteLog
+from ledger.stores import open_log
 from ledger.study_directory import StudyDirectory
 from schemas.envelope import FORMAT_VERSION
 from schemas.events.ledger import LedgerCreated
@@ -25,15 +25,13 @@ def create_ledger(directory: StudyDirectory) -> str:
     make_folder(directory.var, 0o700)
     sync_directory(directory.root)  # also where a process made var and was killed before its sync
     made = os.path.lexists(directory.ledger)
-    log = None
-    if made:
-        log = SqliteLog.open(directory.ledger)
+    log = open_log(directory.ledger, "append") if made else None
     if (log is None or log.head() is None) and os.path.lexists(directory.checkpoints):
         raise Integrity(
             f"{directory.checkpoints} is of a ledger whose records are gone: put a backup of the "
             f"study in its place, or move {directory.var} away before a new one is begun"
         )
-    log = log or SqliteLog.create(directory.ledger)
+    log = log or open_log(directory.ledger, "create")
     uuid = new_id()
     created = LedgerCreated(
         format=FORMAT_VERSION, hash="sha-256", uuid=uuid, name=directory.root.name

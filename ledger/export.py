@@ -16,9 +16,8 @@ artifacts that were copied, which is nearly all of the work, are kept where thei
 import fcntl
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -26,46 +25,32 @@ import msgspec
 
 from ledger.artifacts import MAX_BYTES, Artifacts, is_digest
 from ledger.atomic_file import TEMPORARY_PREFIX, make_folder, sync, sync_directory
-from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
 from ledger.last_seen import known_ledger, remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
-from ledger.regular_file import open_regular
-from ledger.signing_keys import config_home, parse_verifier_key
-from ledger.sqlite.log import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
-from ledger.study_directory import IMPORTED_MARK, StudyDirectory
-from ledger.verify.record_checks import (
-    MAX_REMEMBERED_ARTIFACTS,
-    MISSING,
-    Page,
-    artifacts_of_unknown_type,
-    check_artifact,
-)
-from ledger.verify.untrusted_records import (
+from ledger.record_page import Page, artifacts_of_unknown_type
+from ledger.record_source import (
     ARTIFACTS_FOLDER,
     CHECKPOINTS_FILE,
     DATABASE_FILE,
     RECORDS_FILE,
     Damaged,
-    JsonlRecords,
     RecordSource,
-    SqliteRecords,
     Stretch,
     all_notes,
-    open_records,
     read_checkpoint_log,
 )
+from ledger.regular_file import open_regular
+from ledger.signing_keys import config_home, parse_verifier_key
+from ledger.stores import new_imported, open_records, records_at
+from ledger.study_directory import IMPORTED_MARK, StudyDirectory
+from ledger.verify.record_checks import MAX_REMEMBERED_ARTIFACTS, MISSING, check_artifact
 from ledger.verify.verification import Options, Report, verify
 from schemas.base import ArtifactRef
 from schemas.counted import counted
 
 VAR_FOLDER = "var"
 IMPORTED_TEXT = b"This ledger was imported. It is opened read-only and never written.\n"
-
-_INSERT = """\
-INSERT INTO records
-  (seq, record, leaf, id, type, stream, version, at, actor, cause, "index", run)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -136,18 +121,20 @@ def import_ledger(directory: Path, target: Path, key: str | None = None) -> Repo
     )
     for name in (RECORDS_FILE, CHECKPOINTS_FILE):
         _check_regular(directory / name)
+    if records_at(directory).name != RECORDS_FILE:
+        raise Refused(f"{directory} is a ledger already; copy it with `ledger backup`")
     with _new_folder(target) as folder, _opened(directory) as records:
-        if not isinstance(records, JsonlRecords):
-            raise Refused(f"{directory} is a ledger already; copy it with `ledger backup`")
         var = _make_var(folder)
         published = read_checkpoint_log(directory / CHECKPOINTS_FILE)
         database = var / DATABASE_FILE
-        with closing(_create_database(database)) as connection:
-            _insert_notes(connection, published)
+        with new_imported(database) as imported:
+            imported.add_notes(published)
             copying = _Artifacts(records.artifacts, var)
             following = 0
             for stretch in _readable(records):
-                _insert_records(connection, Page(stretch, following), copying)
+                page = Page(stretch, following)
+                imported.add_records(page)
+                copying.take(page)
                 following += len(stretch.rows)
         copying.finish()
         _write(var / CHECKPOINTS_FILE, published)
@@ -180,8 +167,6 @@ def backup(source: Path, target: Path) -> Report:
 
     def write(live: bool) -> Path:
         with _opened(source, live) as records:
-            if not isinstance(records, SqliteRecords):
-                raise Refused(f"{source} is an export; copy the folder")
             var = _make_var(folder)
             notes = _notes_of(records)
             database = var / DATABASE_FILE
@@ -330,12 +315,12 @@ def _opened(source: Path, live: bool = False) -> Iterator[RecordSource]:
         try:
             yield records
         except (LedgerError, Damaged) as error:
-            if isinstance(records, SqliteRecords) and records.changed_at_rest():
+            if records.changed_at_rest():
                 raise _WriterCame(str(error)) from error
             if isinstance(error, Damaged):
                 raise Integrity(f"{source}: {error}; run `ledger verify-chain`") from None
             raise
-        if isinstance(records, SqliteRecords) and records.changed_at_rest():
+        if records.changed_at_rest():
             raise _WriterCame(f"{source}: somebody began to write to it; run this again")
     finally:
         records.close()
@@ -484,52 +469,6 @@ class _Artifacts:
 def _most_packed(length: int) -> int:
     """The most bytes that a zlib stream of ``length`` bytes has: 5 for every stored block."""
     return min(length, MAX_BYTES) + 5 * (min(length, MAX_BYTES) // 16_000 + 1) + 64
-
-
-# --- databases -----------------------------------------------------------------------------------
-
-
-def _create_database(path: Path) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    connection = sqlite3.connect(path, isolation_level=None)
-    # Nobody sees the file before it is complete and synced as a whole.
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("PRAGMA journal_mode = MEMORY")
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    for statement in SCHEMA.values():
-        connection.execute(statement)
-    return connection
-
-
-def _insert_notes(connection: sqlite3.Connection, published: bytes) -> None:
-    notes, strays, torn = split_notes(published)
-    if strays or torn:
-        raise Integrity(f"{CHECKPOINTS_FILE} holds something that is no checkpoint")
-    for note in notes:
-        size = parse_checkpoint(note).checkpoint.size
-        try:
-            connection.execute(
-                "INSERT OR IGNORE INTO checkpoints (size, note) VALUES (?, ?)", (size, note)
-            )
-        except OverflowError:
-            raise Integrity(f"a checkpoint over {size} records; nothing was kept") from None
-
-
-def _insert_records(connection: sqlite3.Connection, page: Page, copying: _Artifacts) -> None:
-    for position, problem in page.not_canonical:
-        raise Integrity(f"seq {position}: {problem}; nothing was kept")
-    connection.execute("BEGIN")
-    for fields, record, leaf in zip(page.fields, page.records, page.leaves, strict=True):
-        assert fields is not None  # it would not be canonical
-        columns = (fields.id, fields.type, fields.stream, fields.version, fields.at, fields.actor)
-        rest = (fields.cause, fields.index, fields.run)
-        try:
-            connection.execute(_INSERT, (fields.seq, record, leaf, *columns, *rest))
-        except (sqlite3.IntegrityError, OverflowError) as error:
-            raise Integrity(f"seq {fields.seq}: {error}; nothing was kept") from None
-    copying.take(page)
-    connection.execute("COMMIT")
 
 
 def _sync_file(path: Path) -> None:

@@ -3,8 +3,9 @@
 Four verbs matter: ``append`` (compare-and-swap, durable when it returns), ``read`` (a gapless
 prefix, in order), ``read_stream`` and ``head``. The delivery verbs (``claim``, ``renew``,
 ``release_all``) serve the actors; they hold leases, never facts, and can be rebuilt from the
-records at any time. ``memory_log`` is the readable reference, ``sqlite_log`` the durable one; the
-contract suite in ``tests/contract/`` runs over both.
+records at any time. Signed notes lie beside the records. ``memory_log`` is the readable reference,
+``sqlite/log`` the durable one; the contract suite in ``tests/contract/`` runs over both.
+``stores.open_log`` opens one.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -190,6 +191,20 @@ class EventLog(Protocol):
     def release_all(self, roles: Collection[str] | None = None) -> None:
         """Rebuild the delivery table from the records; with ``roles`` what it holds of these alone.
         Only for a caller that has proven that nobody works in them on this log."""
+        ...
+
+    def leaves(self, start: int, stop: int) -> Iterator[bytes]:
+        """Leaves at start <= seq < stop as they were stored: what a checkpoint is made of. Ends
+        early at a missing position."""
+        ...
+
+    def add_checkpoint(self, size: int, note: bytes) -> None:
+        """Keep the signed note over the first ``size`` records; a second one for the same size is
+        ignored. The note is durable with the next append."""
+        ...
+
+    def checkpoints(self) -> list[tuple[int, bytes]]:
+        """(size, note) of every checkpoint, smallest first."""
         ...
 
     def close(self) -> None: ...

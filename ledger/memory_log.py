@@ -43,6 +43,7 @@ class MemoryLog:
         self._ids: dict[str, int] = {}
         self._causes: dict[tuple[str, int], int] = {}
         self._delivery: dict[str, _Delivery] = {}
+        self._checkpoints: dict[int, bytes] = {}
 
     def append(self, batch: Batch) -> list[StoredRecord]:
         check_batch(batch)
@@ -159,6 +160,17 @@ class MemoryLog:
                 role = self._envelopes[seq].stream.removeprefix("role/")
                 if roles is None or role in roles:
                     self._delivery[command] = _Delivery(role, seq)
+
+    def leaves(self, start: int, stop: int) -> Iterator[bytes]:
+        return (stored.leaf for stored in self.read(start, stop))
+
+    def add_checkpoint(self, size: int, note: bytes) -> None:
+        with self._lock:
+            self._checkpoints.setdefault(size, note)
+
+    def checkpoints(self) -> list[tuple[int, bytes]]:
+        with self._lock:
+            return sorted(self._checkpoints.items())
 
     def close(self) -> None:
         """Nothing to release."""

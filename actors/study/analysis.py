@@ -16,7 +16,7 @@ from ledger.checkpoint import SignedCheckpoint, parse_checkpoint, split_notes
 from ledger.errors import Integrity, Refused
 from ledger.log import Fact, NewEvent
 from ledger.merkle import Frontier
-from ledger.verify.untrusted_records import Damaged, read_checkpoint_log
+from ledger.record_source import Damaged, read_checkpoint_log
 from projections.amendments import Amendments
 from projections.fold import Follower
 from projections.progress import Progress

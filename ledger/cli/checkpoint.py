@@ -103,7 +103,7 @@ def command(
             token = _token(time_token, signed)
             anchors.append(_anchor(context, signed, "time", time_token.name, token, time_authority))
         else:
-            signed = checkpointer.sign(context.log)  # type: ignore[arg-type]
+            signed = checkpointer.sign(context.log)
             if copy is not None:
                 _write_copy(copy, signed)
                 where = str(copy.resolve())
@@ -112,7 +112,7 @@ def command(
                 where = str(Path(push).resolve()) if Path(push).exists() else push
                 commit = push_note(where, branch, signed)
                 anchors.append(_anchor(context, signed, "git", where, commit))
-        key = ledger_key(context.log)  # type: ignore[arg-type]
+        key = ledger_key(context.log)
     size = parse_checkpoint(signed).checkpoint.size
     if as_json:
         print_json({"size": size, "key": str(key), "note": signed.decode(), "anchors": anchors})
@@ -193,7 +193,7 @@ def _own_note(path: Path, context: Context) -> bytes:
             f"{path} must be exactly the note that was stamped, one and nothing else: "
             "`ledger checkpoint > note` writes it"
         ) from None
-    if check_signature(signed, ledger_key(context.log)) != "valid":  # type: ignore[arg-type]
+    if check_signature(signed, ledger_key(context.log)) != "valid":
         raise Usage(f"{path} is not a note of this ledger that your key has signed")
     return note
 

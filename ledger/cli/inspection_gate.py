@@ -22,10 +22,9 @@ from ledger.cli.options import reading, writing
 from ledger.codec import decode_event
 from ledger.errors import Integrity, Refused, Unfinished
 from ledger.last_seen import known_ledger, recall
+from ledger.record_source import Damaged, read_checkpoint_log
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key
-from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import IMPORTED_MARK, StudyDirectory
-from ledger.verify.untrusted_records import Damaged, read_checkpoint_log
 from schemas.commands import AskModel
 from schemas.envelope import Envelope
 from schemas.events import EVENT_TYPES
@@ -137,8 +136,7 @@ def signed_by_this_user(context: Context) -> bool:
     known = known_ledger(home, context.directory.ledger)
     if recall(home, key) is not None or (known is not None and known.key == str(key)):
         return True
-    rows = context.log.checkpoints() if isinstance(context.log, SqliteLog) else []
-    notes = [note for _, note in rows]
+    notes = [note for _, note in context.log.checkpoints()]
     with suppress(Damaged, Unfinished):
         notes += split_notes(read_checkpoint_log(context.directory.checkpoints))[0]
     return any(_is_valid(note, key) for note in notes)

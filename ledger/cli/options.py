@@ -16,23 +16,19 @@ from ledger.cli.printable import printable as printable
 from ledger.clock import new_id
 from ledger.errors import Integrity, LedgerError, Unfinished, Usage
 from ledger.last_seen import known_ledger, recall
+from ledger.log import EventLog
 from ledger.regular_file import (
     check_regular,
     is_no_file,
-    is_open_here,
-    open_regular,
     read_regular,
 )
 from ledger.signing_keys import config_home, parse_verifier_key
-from ledger.sqlite.log import APPLICATION_ID, SqliteLog
+from ledger.stores import Mode, begins_like_a_ledger, open_log
 from ledger.study_directory import StudyDirectory
 from schemas.counted import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# "Database file format" of SQLite's documentation: the magic string, the application id at byte 68.
-SQLITE_MAGIC = b"SQLite format 3\0"
-HEADER_BYTES = 72
 MAX_GIVEN_BYTES = 64 << 20
 PUT_BACK = (
     "put a backup of the study in its place, or make a study to read of an export (`ledger import`)"
@@ -64,7 +60,7 @@ def json_option(function: F) -> F:
 def reading(study: Path) -> Iterator[Context]:
     """Open a study's ledger for reading; nothing on disk changes."""
     directory = StudyDirectory(study)
-    log = _open_ledger(directory, SqliteLog.open_read_only)
+    log = _open_ledger(directory, "read")
     try:
         yield Context(log, Artifacts(directory.artifacts), directory, "")
     finally:
@@ -88,7 +84,7 @@ def writing(study: Path, run: str | None = None) -> Iterator[Context]:
 
 
 @contextmanager
-def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
+def writing_log(directory: StudyDirectory) -> Iterator[EventLog]:
     """Open the log for appending and close it in the end.
 
     Raises Integrity for an older copy of a study of which this user has seen more records, Refused
@@ -96,7 +92,7 @@ def writing_log(directory: StudyDirectory) -> Iterator[SqliteLog]:
     """
     from ledger.checkpoint import Checkpointer
 
-    log = _open_ledger(directory, SqliteLog.open)
+    log = _open_ledger(directory, "append")
     try:
         if log.head() is None:
             raise Usage(
@@ -142,21 +138,18 @@ def require_ledger(directory: StudyDirectory) -> None:
         raise Integrity(f"{path} is {error.strerror}; move it away and {PUT_BACK}") from None
 
 
-def _open_ledger(directory: StudyDirectory, open_log: Callable[[Path], SqliteLog]) -> SqliteLog:
+def _open_ledger(directory: StudyDirectory, mode: Mode) -> EventLog:
     """Open the study's ledger. Its place is fixed, so what stands there and is no ledger is one
     that was damaged or replaced, not a wrong path."""
     require_ledger(directory)
     path = directory.ledger
-    if not is_open_here(path):
-        try:
-            with open_regular(path) as file:
-                header = file.read(HEADER_BYTES)
-        except OSError as error:
-            raise Unfinished(f"{path}: {error.strerror}; look at its permissions") from None
-        application_id = APPLICATION_ID.to_bytes(4, "big")
-        if not (header.startswith(SQLITE_MAGIC) and header.endswith(application_id)):
-            raise Integrity(f"{path} does not begin like a ledger; {RESTORE}")
-    return open_log(path)
+    try:
+        whole = begins_like_a_ledger(path)
+    except OSError as error:
+        raise Unfinished(f"{path}: {error.strerror}; look at its permissions") from None
+    if not whole:
+        raise Integrity(f"{path} does not begin like a ledger; {RESTORE}")
+    return open_log(path, mode)
 
 
 def read_given(path: Path) -> bytes:

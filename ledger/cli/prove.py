@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,7 +10,7 @@ from ledger.cli.options import json_option, notes_in, print_json, reading, study
 from ledger.errors import Integrity, Refused, Usage
 
 if TYPE_CHECKING:
-    from ledger.sqlite.log import SqliteLog
+    from ledger.log import EventLog
 
 VERIFY = "run `ledger verify-chain` and go on with a copy"
 
@@ -76,7 +76,7 @@ def command(
     kept = _newest_note_in(against) if against is not None else None
     proof: InclusionProof | ConsistencyProof
     with reading(study) as context:
-        log: Any = context.log  # a SqliteLog: it has checkpoints too
+        log = context.log
         if seq is not None:
             proof = prove_inclusion(log, seq, kept or _newest(log, seq + 1), not hidden)
         else:
@@ -111,7 +111,7 @@ def _carries_outcome(study: Path, seq: int) -> bool:
         return outcome_test(context)(stored.envelope())
 
 
-def _newest(log: "SqliteLog", size: int) -> bytes:
+def _newest(log: "EventLog", size: int) -> bytes:
     """The newest checkpoint, which must be over at least so many records."""
     rows = log.checkpoints()
     if not rows or rows[-1][0] < size:
@@ -121,7 +121,7 @@ def _newest(log: "SqliteLog", size: int) -> bytes:
     return rows[-1][1]
 
 
-def _of_size(log: "SqliteLog", size: int) -> bytes:
+def _of_size(log: "EventLog", size: int) -> bytes:
     rows = dict(log.checkpoints())
     if size not in rows:
         near = sorted(sorted(rows, key=lambda one: abs(one - size))[:5])

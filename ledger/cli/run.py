@@ -103,7 +103,7 @@ def run_study(
                 context,
                 lambda stack: launch(context, stack, count),
                 follow,
-                lambda: Checkpointer(context.directory).sign(context.log),  # type: ignore[arg-type]
+                lambda: Checkpointer(context.directory).sign(context.log),
             ).run()
     except KeyboardInterrupt:
         if not has_begun(context):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +16,12 @@ from ledger.cli.options import (
     study_option,
 )
 from ledger.errors import Unfinished, Usage
+from ledger.finding import Finding
 from ledger.study_directory import StudyDirectory
-from ledger.verify.record_checks import Finding
 from schemas.counted import counted
+
+if TYPE_CHECKING:
+    from ledger.verify.verification import Requirement
 
 FINDINGS_SHOWN = 50
 
@@ -78,7 +82,7 @@ def command(
     study: Path,
     as_json: bool,
     path: Path | None,
-    require: str | None,
+    require: "Requirement | None",
     max_anchor_age: int | None,
     against: tuple[Path, ...],
     key: str | None,
@@ -112,7 +116,7 @@ def command(
 
     options = Options(
         key=key,
-        require=require,  # type: ignore[arg-type]
+        require=require,
         max_anchor_age=max_anchor_age,
         against=tuple(note for path in against for note in notes_in(path)),
         time_authority=_authority_in(time_authority) if time_authority else None,

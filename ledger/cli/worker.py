@@ -71,7 +71,7 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
         context = Context(log, Artifacts(directory.artifacts), directory, supervised or new_id())
         try:
             handlers = handlers_of(context, names, server_url, lms, closing)
-            serve(context, names, handlers, stop)  # type: ignore[arg-type]
+            serve(context, [role for role in SET_ROLES if role in names], handlers, stop)
         except KeyboardInterrupt:
             return 130
         except LedgerError as error:

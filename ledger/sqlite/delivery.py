@@ -14,19 +14,6 @@ from collections.abc import Collection, Iterable, Sequence
 from ledger.clock import new_id
 from ledger.log import Claim, Lease
 
-SCHEMA = {
-    # seq first: the oldest free command is the first row that fits.
-    "delivery": """\
-CREATE TABLE delivery (
-  seq INTEGER PRIMARY KEY,
-  command TEXT NOT NULL UNIQUE,
-  role TEXT NOT NULL,
-  lease TEXT,
-  deadline INTEGER NOT NULL DEFAULT 0,
-  attempts INTEGER NOT NULL DEFAULT 0
-) STRICT""",
-}
-
 # An id that another program has written a second time is the first record's: SQLite takes the other
 # columns from the row of the minimum.
 _PENDING = """\

@@ -52,11 +52,10 @@ from ledger.regular_file import (
 )
 from ledger.sqlite import delivery
 from ledger.sqlite.errors import ledger_error, translated
+from ledger.sqlite.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from ledger.study_directory import IMPORTED_MARK
 from schemas.envelope import Envelope
 
-APPLICATION_ID = 0x4C61624C  # "LabL"
-SCHEMA_VERSION = 2
 PAGE_RECORDS = 1_000
 PAGE_BYTES = 4 << 20
 ROWS_A_STATEMENT = 100
@@ -65,45 +64,6 @@ LAST_POSITION = (1 << 63) - 1
 """The largest integer of SQLite."""
 BUSY_SECONDS = 10.0
 """How long to wait for a program that does not queue at the lock file (a database browser)."""
-
-SCHEMA = {
-    # The record is the last column: a long one overflows its page, and the columns before it are
-    # read without following the overflow.
-    "records": """\
-CREATE TABLE records (
-  seq INTEGER PRIMARY KEY,
-  leaf BLOB NOT NULL,
-  id TEXT NOT NULL,
-  type TEXT NOT NULL,
-  stream TEXT NOT NULL,
-  version INTEGER NOT NULL,
-  at TEXT NOT NULL,
-  actor TEXT NOT NULL,
-  cause TEXT,
-  "index" INTEGER NOT NULL,
-  run TEXT NOT NULL,
-  record BLOB NOT NULL
-) STRICT""",
-    "records_stream": "CREATE UNIQUE INDEX records_stream ON records (stream, version)",
-    "records_cause": """\
-CREATE UNIQUE INDEX records_cause ON records (cause, "index") WHERE cause IS NOT NULL""",
-    "records_insert": """\
-CREATE TRIGGER records_insert BEFORE INSERT ON records
-WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), -1) + 1 FROM records)
-BEGIN SELECT RAISE(ABORT, 'a record is appended at head + 1 and nowhere else'); END""",
-    "records_update": """\
-CREATE TRIGGER records_update BEFORE UPDATE ON records
-BEGIN SELECT RAISE(ABORT, 'a record is never changed'); END""",
-    "records_delete": """\
-CREATE TRIGGER records_delete BEFORE DELETE ON records
-BEGIN SELECT RAISE(ABORT, 'a record is never deleted'); END""",
-    "checkpoints": """\
-CREATE TABLE checkpoints (
-  size INTEGER PRIMARY KEY,
-  note BLOB NOT NULL
-) STRICT""",
-    **delivery.SCHEMA,
-}
 
 _COLUMNS = 'seq, leaf, id, type, stream, version, at, actor, cause, "index", run, record'
 _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

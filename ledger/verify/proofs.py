@@ -30,12 +30,12 @@ import msgspec
 from ledger.chain import leaf_hash
 from ledger.checkpoint import (
     Checkpoint,
-    CheckpointedLog,
     SignedCheckpoint,
     check_signature,
     parse_checkpoint,
 )
 from ledger.errors import Integrity, Usage
+from ledger.log import EventLog
 from ledger.merkle import (
     HASH_BYTES,
     consistency_proof,
@@ -124,7 +124,7 @@ class Proven(msgspec.Struct, frozen=True):
 
 
 def prove_inclusion(
-    log: CheckpointedLog, seq: int, note: bytes, with_record: bool = True
+    log: EventLog, seq: int, note: bytes, with_record: bool = True
 ) -> InclusionProof:
     """The proof that record ``seq`` is under a signed note of this log.
 
@@ -143,7 +143,7 @@ def prove_inclusion(
     return InclusionProof(seq, hashes, note, record if with_record else None)
 
 
-def prove_consistency(log: CheckpointedLog, old_note: bytes, note: bytes) -> ConsistencyProof:
+def prove_consistency(log: EventLog, old_note: bytes, note: bytes) -> ConsistencyProof:
     """The proof that one signed note of this log continues another. Raises as above."""
     old, checkpoint = _covered(log, old_note), _covered(log, note)
     if not 0 < old.size <= checkpoint.size:
@@ -283,7 +283,7 @@ def _why_unsigned(signed: SignedCheckpoint, verdict: str) -> str:
     return f"it is signed by {named}: another key, or a note of another ledger"
 
 
-def _covered(log: CheckpointedLog, note: bytes) -> Checkpoint:
+def _covered(log: EventLog, note: bytes) -> Checkpoint:
     """The checkpoint of a note, if the log is long enough for it."""
     checkpoint = parse_checkpoint(note).checkpoint
     head = log.head()

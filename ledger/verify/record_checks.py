@@ -7,216 +7,30 @@ behind every fault.
 
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
 
 from ledger.artifacts import MAX_BYTES, is_digest
-from ledger.codec import is_canonical
+from ledger.finding import ERASED, Finding, shown
 from ledger.merkle import Frontier
 from ledger.named_artifacts import (
-    artifacts_by_shape,
     artifacts_in,
     artifacts_in_content,
     fields_with_artifacts,
 )
+from ledger.record_page import Page, artifacts_of_unknown_type
+from ledger.record_source import RecordSource
 from ledger.regular_file import open_regular
-from ledger.verify.unconstrained_types import unconstrained
-from ledger.verify.untrusted_records import RecordSource, SqliteRecords, Stretch
 from schemas.base import ArtifactRef, Event
 from schemas.envelope import FIRST_PREV, MAX_RECORD_BYTES
 from schemas.events import EVENT_TYPES
 
-MAX_SHOWN = 200
 MAX_REMEMBERED_ARTIFACTS = 1 << 16
 MAX_NAMING_ARTIFACT_BYTES = 64 << 20
-
-Code = Literal[
-    "SEQ_GAP",
-    "SEQ_DUP",
-    "LINK",
-    "LEAF",
-    "COLUMN_MISMATCH",
-    "NON_CANONICAL",
-    "STREAM_VERSION",
-    "TRUNCATED_BELOW_CHECKPOINT",
-    "ROOT_MISMATCH",
-    "FORK",
-    "SIG_BAD",
-    "KEY_UNKNOWN",
-    "ARTIFACT_MISSING",
-    "ARTIFACT_ALTERED",
-    "CLOCK_BACKWARD",
-    "TRIGGER_MISSING",
-    "SCHEMA_DRIFT",
-    "DB_CORRUPT",
-    "WAL_MISSING_SUSPECTED",
-    "UNKNOWN_TYPE",
-]
-"""Every code of a finding; its class or function says what it means."""
-WARNINGS = frozenset({"CLOCK_BACKWARD", "WAL_MISSING_SUSPECTED"})
-NOTES = frozenset({"UNKNOWN_TYPE"})
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something that is not as it must be. ``expected`` and ``got`` are printable ASCII."""
-
-    code: Code
-    seq: int | None
-    expected: str
-    got: str
-
-    @property
-    def severity(self) -> Literal["violation", "warning", "note"]:
-        if self.code in WARNINGS:
-            return "warning"
-        if self.code in NOTES or (self.code == "ARTIFACT_MISSING" and self.got == ERASED):
-            return "note"
-        return "violation"
-
-
-ERASED = "gone; it was recorded as erasable"
-
-
-def shown(text: str) -> str:
-    """Untrusted text for a report: one line of printable ASCII, cut."""
-    escaped = text.encode("unicode_escape").decode("ascii")
-    return escaped if len(escaped) <= MAX_SHOWN else f"{escaped[:MAX_SHOWN]}..."
-
-
-# --- a page of records ---------------------------------------------------------------------------
-
-
-class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """``Envelope`` without its patterns (``unconstrained_types`` says why)."""
-
-    seq: int
-    prev: str
-    id: str
-    type: str
-    stream: str
-    version: int
-    at: str
-    actor: str
-    cause: str | None
-    index: int
-    run: str
-    clock: str | UnsetType = UNSET
-    data: Raw = Raw(b"null")
-
-
-COLUMN_NAMES = ("id", "type", "stream", "version", "at", "actor", "cause", "index", "run")
-
-_decode = msgspec.json.Decoder(Fields).decode
-_decode_lines: Callable[[bytes], list[Any]] = msgspec.json.Decoder(Fields).decode_lines
-_encode = msgspec.json.Encoder().encode
-_encode_lines = msgspec.json.Encoder().encode_lines
-_data_decoders: dict[str, Callable[[bytes | Raw], Any]] = {
-    tag: msgspec.json.Decoder(unconstrained(kind)).decode for tag, kind in EVENT_TYPES.items()
-}
-_NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-class Page:
-    """Some records in a row, hashed and decoded once for all checks. Lists of equal length."""
-
-    def __init__(self, stretch: Stretch, following: int) -> None:
-        """``following``: the position that the first record should have."""
-        self.rows = stretch.rows
-        self.unreadable = stretch.unreadable
-        self.records: list[bytes] = [row[1] for row in self.rows]
-        self.seqs: list[int] = [row[0] for row in self.rows]
-        self.not_canonical: list[tuple[int, str]] = []
-        """(seq, why)"""
-        if {type(record) for record in self.records} - {bytes}:
-            self._make_bytes()
-        self.leaves = [sha256(b"\x00" + record).digest() for record in self.records]
-        self.fields: list[Fields | None]
-        self.events: list[Event | None]
-        self.fields, self.events, whole = _read_whole_page(self.records)
-        if not whole or None in self.seqs:
-            for place, record in enumerate(self.records):
-                self.fields[place], self.events[place], why = read_record(record)
-                if self.seqs[place] is None:
-                    self.seqs[place] = self._position(place, following)
-                if why:
-                    self.not_canonical.append((self.seqs[place], why))
-        self.following = max(following, max(self.seqs, default=-1) + 1)
-
-    def _make_bytes(self) -> None:
-        for place, record in enumerate(self.records):
-            if not isinstance(record, bytes):
-                self.not_canonical.append((self.seqs[place], "it is not stored as bytes"))
-                self.records[place] = str(record).encode("utf-8", "replace")
-
-    def _position(self, place: int, following: int) -> int:
-        """Of a line that does not begin like a record: what it says itself, or the next one."""
-        fields = self.fields[place]
-        if fields is not None:
-            return fields.seq
-        return following if place == 0 else self.seqs[place - 1] + 1
-
-
-def _read_whole_page(
-    records: Sequence[bytes],
-) -> tuple[list[Fields | None], list[Event | None], bool]:
-    """(envelopes, events, are all of them canonical records of known types).
-
-    Decoding and encoding a page at once costs half of what it costs record by record.
-    """
-    nothing: list[Any] = [None] * len(records)
-    text = b"\n".join([*records, b""])
-    try:
-        fields = _decode_lines(text)
-        events = [_data_decoders[each.type](each.data) for each in fields]
-    except (KeyError, *_NOT_DECODABLE):
-        return nothing, [*nothing], False
-    data = b"\n".join([*[each.data for each in fields], b""])
-    # Canonical JSON holds no newline: as many lines as records, and equal text, means that every
-    # single record is canonical.
-    canonical = (
-        len(fields) == len(records)
-        and _encode_lines(fields) == text
-        and _encode_lines(events) == data
-        and max(map(len, records), default=0) <= MAX_RECORD_BYTES
-    )
-    return (fields, events, True) if canonical else (nothing, [*nothing], False)
-
-
-def read_record(record: bytes) -> tuple[Fields | None, Event | None, str]:
-    """(envelope, event of a known type, why it is not canonical or "")."""
-    try:
-        fields = _decode(record)
-    except _NOT_DECODABLE as error:
-        return None, None, f"not a record: {error}"
-    event = None
-    if fields.type in _data_decoders:
-        try:
-            event = _data_decoders[fields.type](fields.data)
-        except _NOT_DECODABLE as error:
-            return fields, None, f"its data is not a {fields.type}: {error}"
-    if len(record) > MAX_RECORD_BYTES:
-        return fields, event, f"{len(record)} bytes"
-    if _encode(fields) != record or not is_canonical(record):
-        return fields, event, "it does not re-encode to the same bytes, or is nested too deep"
-    return fields, event, ""
-
-
-def artifacts_of_unknown_type(fields: Fields | None) -> list[ArtifactRef]:
-    """What a record of a type that this program does not know names; nothing of any other one."""
-    if fields is None or fields.type in EVENT_TYPES:
-        return []
-    try:
-        return artifacts_by_shape(bytes(fields.data))
-    except _NOT_DECODABLE:
-        return []
-
-
-# --- checks of records ---------------------------------------------------------------------------
 
 
 class Subject(msgspec.Struct):
@@ -297,10 +111,11 @@ class StoredLeaves:
     """LEAF: the column holds the hash of the record's bytes."""
 
     def __init__(self, subject: Subject) -> None:
-        self.in_database = isinstance(subject.source, SqliteRecords)
+        pass
 
     def look_at(self, page: Page) -> Iterator[Finding]:
-        if not self.in_database or [row[2] for row in page.rows] == page.leaves:
+        columns = [row[2] for row in page.rows if len(row) > 2]  # a line of a file has none
+        if not columns or columns == page.leaves:
             return
         for seq, row, leaf in zip(page.seqs, page.rows, page.leaves, strict=True):
             if row[2] != leaf:

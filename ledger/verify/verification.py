@@ -5,9 +5,9 @@ Merkle root are computed from the stored bytes, the root is compared with every 
 and the newest that matches says up to where the ledger is anchored. Reading goes on behind every
 fault. There is no command that repairs a chain.
 
-The checks stand in two tables, ``RECORD_CHECKS`` (objects that see every page of records once) and
-``FINAL_CHECKS`` (functions that see the whole afterwards). Taking one out of its table switches
-exactly that check off.
+The checks stand in tables: ``RECORD_CHECKS`` (objects that see every page of records once), those
+of the store (``RecordSource.own_checks``) and ``FINAL_CHECKS`` (functions that see the whole
+afterwards). Taking one out of its table switches exactly that check off.
 
 Memory: one page of records, and one number for each stream.
 """
@@ -29,6 +29,8 @@ from ledger.checkpoint import (
     split_notes,
 )
 from ledger.errors import Integrity, LedgerError, Unfinished
+from ledger.evidence import Evidence, Note
+from ledger.finding import Finding, shown
 from ledger.last_seen import (
     LastSeen,
     known_ledger,
@@ -38,29 +40,23 @@ from ledger.last_seen import (
     remember_ledger,
 )
 from ledger.merkle import Frontier
+from ledger.record_page import Page, read_record
+from ledger.record_source import Damaged, ForeignTable, RecordSource
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key, parse_verifier_key
+from ledger.stores import open_records
 from ledger.verify.anchors import check_receipt
 from ledger.verify.final_checks import (
-    Evidence,
-    Note,
     check_checkpoint_rows,
-    check_columns,
     check_forks,
-    check_integrity,
     check_length,
-    check_missing_wal,
-    check_schema,
     check_signatures,
-    check_triggers,
 )
 from ledger.verify.record_checks import (
     CanonicalForm,
     Clock,
-    Finding,
     KnownTypes,
     Links,
     NamedArtifacts,
-    Page,
     Positions,
     RecordCheck,
     Roots,
@@ -68,15 +64,6 @@ from ledger.verify.record_checks import (
     StreamVersions,
     Subject,
     Target,
-    read_record,
-    shown,
-)
-from ledger.verify.untrusted_records import (
-    Damaged,
-    ForeignTable,
-    RecordSource,
-    SqliteRecords,
-    open_records,
 )
 from schemas.counted import counted
 from schemas.events.ledger import CheckpointAnchored
@@ -96,11 +83,6 @@ RECORD_CHECKS: tuple[type[RecordCheck], ...] = (
 )
 
 FINAL_CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
-    check_triggers,
-    check_schema,
-    check_integrity,
-    check_columns,
-    check_missing_wal,
     check_signatures,
     check_checkpoint_rows,
     check_forks,
@@ -286,11 +268,10 @@ class _Verification:
             source.artifacts if checks_artifacts else None,
             sorted(known, key=lambda target: target.size),
         )
-        root, background = None, None
+        root = None
         try:
             end = source.end()
-            if end is not None and isinstance(source, SqliteRecords):
-                background = source.begin_background_checks(end)
+            source.begin_own_checks(end)
             root = self._read(subject, end)
         except ForeignTable as error:
             self.unfinished = str(error)  # what the check of the schema finds
@@ -301,24 +282,20 @@ class _Verification:
             self.unfinished = str(error)
         if seen is not None and not self.unfinished and seen.size > self.following:
             self._look_at_older_copy(seen, root)
-        try:
-            evidence = Evidence(
-                source,
-                self.key,
-                [note for note, _ in notes],
-                rows,
-                seen.size if seen is not None and self.older is None else 0,
-                self.events,
-                self.following,
-                not self.unfinished,
-                background,
-            )
-            for check in FINAL_CHECKS:
-                self._add(check(evidence))
-        finally:
-            if background is not None:
-                background.stop()
-        if isinstance(source, SqliteRecords) and source.changed_at_rest():
+        evidence = Evidence(
+            key=self.key,
+            notes=[note for note, _ in notes],
+            rows=rows,
+            seen=seen.size if seen is not None and self.older is None else 0,
+            events=self.events,
+            following=self.following,
+            complete=not self.unfinished,
+        )
+        for own_check in source.own_checks():
+            self._add(own_check(source, evidence))
+        for check in FINAL_CHECKS:
+            self._add(check(evidence))
+        if source.changed_at_rest():
             raise _WriterCame
         anchors = self._anchors(notes, targets, anchored, last_seen)
         return self._report(anchors, root, checks_artifacts)

@@ -23,6 +23,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sample_ledger import SampleLedger, append_one, store
 
+import ledger.sqlite.checks
+import ledger.sqlite.records
 import ledger.verify.final_checks
 import ledger.verify.record_checks
 import ledger.verify.verification
@@ -31,17 +33,10 @@ from ledger.chain import leaf_hash
 from ledger.checkpoint import Checkpoint, Checkpointer, sign_checkpoint
 from ledger.errors import Integrity
 from ledger.export import export
+from ledger.finding import Code, Finding
 from ledger.signing_keys import SigningKey
 from ledger.sqlite.log import SqliteLog
-from ledger.verify.record_checks import Code, Finding
-from ledger.verify.verification import (
-    FINAL_CHECKS,
-    RECORD_CHECKS,
-    Options,
-    Report,
-    exit_status,
-    verify,
-)
+from ledger.verify.verification import Options, Report, exit_status, verify
 from schemas.events.cell import ProtocolViolated
 
 INDEPENDENT = Path(independent_verifier.__file__)
@@ -990,7 +985,17 @@ def run_independent(sample: SampleLedger, key: str, capsys: pytest.CaptureFixtur
 REACHED: set[tuple[str, int]] = set()
 """(module, line) of every call that made a finding of an attack."""
 ATTACKED: set[str] = set()
-MODULES = (ledger.verify.record_checks, ledger.verify.final_checks, ledger.verify.verification)
+MODULES = (
+    ledger.verify.record_checks,
+    ledger.sqlite.checks,
+    ledger.verify.final_checks,
+    ledger.verify.verification,
+)
+TABLES = (
+    (ledger.verify.verification, "RECORD_CHECKS"),
+    (ledger.sqlite.records, "DATABASE_CHECKS"),
+    (ledger.verify.verification, "FINAL_CHECKS"),
+)
 
 
 def verify_noting(name: str, path: Path, options: Options) -> Report:
@@ -1064,15 +1069,19 @@ SWITCHED_OFF: dict[str, str] = {
 """For each check an attack that only it finds completely."""
 
 
-@pytest.mark.parametrize("check", [*RECORD_CHECKS, *FINAL_CHECKS], ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check",
+    [check for module, table in TABLES for check in getattr(module, table)],
+    ids=lambda check: check.__name__,
+)
 def test_without_a_check_an_attack_is_missed(
     sample: SampleLedger, check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attack = ATTACKS[SWITCHED_OFF[check.__name__]]
     attack.do(sample)
-    for table in ("RECORD_CHECKS", "FINAL_CHECKS"):
-        others = tuple(c for c in getattr(ledger.verify.verification, table) if c is not check)
-        monkeypatch.setattr(ledger.verify.verification, table, others)
+    for module, table in TABLES:
+        others = tuple(c for c in getattr(module, table) if c is not check)
+        monkeypatch.setattr(module, table, others)
     report = verify(sample.directory.root, options=attack.options(sample))
     missed = [entry for entry in attack.findings if entry not in found(report)]
     assert missed

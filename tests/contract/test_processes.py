@@ -10,7 +10,7 @@ import pytest
 from ledger.log import Batch, NewEvent, StoredRecord
 from ledger.regular_file import open_regular
 from ledger.sqlite.log import SqliteLog
-from ledger.verify.untrusted_records import is_sqlite
+from ledger.stores import is_sqlite
 from ledger.verify.verification import Options, verify
 from schemas.commands import ContinueStudy
 from schemas.events.command import CommandRequested

@@ -22,7 +22,8 @@ from ledger.errors import Integrity, LedgerError, Refused, Unfinished, UnknownOu
 from ledger.log import Batch, NewEvent, StoredRecord
 from ledger.sqlite import log as sqlite_log
 from ledger.sqlite.errors import ledger_error
-from ledger.sqlite.log import SCHEMA, SqliteLog
+from ledger.sqlite.log import SqliteLog
+from ledger.sqlite.schema import SCHEMA
 from ledger.study_directory import IMPORTED_MARK
 from schemas.commands import ContinueStudy
 from schemas.events.cell import ProtocolViolated

@@ -22,6 +22,7 @@ from ledger.creation import create_ledger
 from ledger.last_seen import remember_ledger
 from ledger.log import Batch, NewEvent
 from ledger.merkle import tree_root
+from ledger.record_source import all_notes, read_checkpoint_log
 from ledger.signing_keys import (
     CONFIG_HOME_VARIABLE,
     SigningKey,
@@ -30,7 +31,6 @@ from ledger.signing_keys import (
 )
 from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
-from ledger.verify.untrusted_records import all_notes, read_checkpoint_log
 from schemas.commands import AdvanceCell
 from schemas.events.cell import AnswerParsed, ProtocolViolated, ToolCalled
 from schemas.events.command import CommandCompleted, CommandRequested

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.verify.unconstrained_types import unconstrained
+from ledger.unconstrained_types import unconstrained
 from schemas.base import ArtifactRef
 from schemas.events import EVENT_TYPES
 from schemas.events.cell import TurnStarted

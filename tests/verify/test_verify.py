@@ -23,8 +23,9 @@ from ledger.export import export, import_ledger
 from ledger.last_seen import recall, remember_ledger
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
+from ledger.sqlite.checks import wal_of
 from ledger.sqlite.log import SqliteLog
-from ledger.verify.untrusted_records import SqliteRecords, wal_of
+from ledger.sqlite.records import SqliteRecords
 from ledger.verify.verification import Options, exit_status, report_json, verify
 from schemas.events.cell import ProtocolViolated
 from schemas.events.ledger import CheckpointAnchored
@@ -486,7 +487,7 @@ def test_pages_of_any_size_give_the_same_report(
     sample.rewrite({13: lambda record: {**record, "run": "other"}}, chained=False)
     whole = verify(sample.directory.root)
     for size in (1, 2, 7):
-        monkeypatch.setattr("ledger.verify.untrusted_records.PAGE_RECORDS", size)
+        monkeypatch.setattr("ledger.sqlite.records.PAGE_RECORDS", size)
         assert verify(sample.directory.root) == whole
 
 
@@ -510,15 +511,15 @@ def test_query_that_does_not_end_is_given_up(
     sample: SampleLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hostile file can make a plain SELECT run for ever; here every SELECT is too long."""
-    monkeypatch.setattr("ledger.verify.untrusted_records.STEPS_BETWEEN_LOOKS", 10)
-    monkeypatch.setattr("ledger.verify.untrusted_records.MAX_STEPS_A_PAGE", 160)
+    monkeypatch.setattr("ledger.sqlite.records.STEPS_BETWEEN_LOOKS", 10)
+    monkeypatch.setattr("ledger.sqlite.records.MAX_STEPS_A_PAGE", 160)
     report = verify(sample.directory.root)
     assert exit_status(report) == 3
     assert [(f.code, f.seq, f.got) for f in report.findings] == [
         ("DB_CORRUPT", 0, "a query does not end")
     ]
     assert "Reading stopped" in report.assurance
-    monkeypatch.setattr("ledger.verify.untrusted_records.MAX_STEPS_A_PAGE", 50)
+    monkeypatch.setattr("ledger.sqlite.records.MAX_STEPS_A_PAGE", 50)
     report = verify(sample.directory.root)
     assert exit_status(report) == 3
     assert [(f.code, f.got) for f in report.findings] == [("DB_CORRUPT", "a query does not end")]

@@ -1,128 +1,52 @@
-"""Reading records that cannot be trusted: a database, an exported bundle, a file of JSON lines.
-
-Verification and export read through these. They never write (not even the side files that SQLite
-makes when it opens a WAL database for reading), go on behind what is damaged, hold at most one page
-in memory, and hand out bytes without judging them.
-"""
+"""The database of a log that cannot be trusted, read for verification, export and backup."""
 
 import os
-import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
-from typing import Any, BinaryIO, Protocol
 from urllib.parse import quote
 
-import msgspec
-
-from ledger.checkpoint import MAX_NOTE_BYTES, split_notes
-from ledger.errors import Unfinished, Usage
+from ledger.checkpoint import MAX_NOTE_BYTES
+from ledger.errors import Unfinished
+from ledger.record_source import (
+    ARTIFACTS_FOLDER,
+    CHECKPOINTS_FILE,
+    PAGE_BYTES,
+    PAGE_RECORDS,
+    Damaged,
+    ForeignTable,
+    OwnCheck,
+    Row,
+    Stretch,
+    Unreadable,
+    held_in_memory,
+    not_to_be_read,
+    read_checkpoint_log,
+)
 from ledger.regular_file import (
     Identity,
     check_database,
     database_closed,
     database_opened,
-    is_no_file,
     is_open_here,
     open_regular,
-    read_regular,
 )
-from ledger.sqlite.log import SCHEMA
+from ledger.sqlite.checks import DATABASE_CHECKS, wal_of
+from ledger.sqlite.schema import EXPECTED_SCHEMA
 from ledger.study_directory import IMPORTED_MARK
 from schemas.envelope import MAX_RECORD_BYTES
 from schemas.identifiers import LEDGER_STREAM
 
-PAGE_RECORDS = 256
-PAGE_BYTES = 4 << 20
 MAX_VALUE_BYTES = 4 * MAX_RECORD_BYTES
-MAX_SKIPS = 64
-"""How often, in all, a line that is too long is read on by as much as a record may have."""
-MAX_CHECKPOINT_LOG_BYTES = 64 << 20
 MAX_NOTES = 200_000
-MAX_FOUND_BYTES = 64 << 20
-"""Of all notes, and of all records of one type, that are held at once."""
 MAX_SCHEMA_ENTRIES = 1_000
 MAX_PROBES = 1 << 20
 """Positions tried one by one behind damage before reading is given up."""
 STEPS_BETWEEN_LOOKS = 1_000_000
 MAX_STEPS_A_PAGE = 200_000_000
 """Virtual machine steps: a hostile schema can make a plain SELECT run for ever."""
-
-RECORDS_FILE = "records.jsonl"
-CHECKPOINTS_FILE = "checkpoints.log"
-ARTIFACTS_FOLDER = "artifacts"
-DATABASE_FILE = "ledger.db"
-
-Row = tuple[Any, ...]
-"""(position, record, leaf column) of a database, whatever its types; (position, record) of a line,
-with None for a position where the line does not begin like a record."""
-
-
-class Unreadable(msgspec.Struct, frozen=True):
-    """Positions start <= seq < stop that could not be read."""
-
-    start: int
-    stop: int
-    reason: str
-    too_large: bool = False
-
-
-class Stretch(msgspec.Struct, frozen=True):
-    """What one step of reading gave: rows in order, then perhaps damage."""
-
-    rows: list[Row]
-    unreadable: Unreadable | None = None
-
-
-class Damaged(Exception):
-    """Reading cannot go on at all; the message says why."""
-
-
-class ForeignTable(Damaged):
-    """A table is not the one that this program makes. No value of it is read: a view or a
-    generated column can compute without end, and says whatever its author likes."""
-
-
-class RecordSource(Protocol):
-    """Where records, notes and artifacts are read from."""
-
-    path: Path
-    artifacts: Path | None
-    """Folder of the artifacts; None where there are none to check."""
-    imported: bool
-
-    def first(self) -> bytes | None:
-        """Record 0, or None where it cannot be read."""
-        ...
-
-    def end(self) -> int | None:
-        """One more than the last position, or None where only reading to the end tells. What is
-        appended later is not read."""
-        ...
-
-    def stretches(self, end: int | None) -> Iterator[Stretch]:
-        """Everything up to ``end``. Raises Damaged."""
-        ...
-
-    def published(self) -> bytes:
-        """Content of checkpoints.log. Raises Damaged where something else stands in its place.
-
-        To be read before ``checkpoint_rows`` and before the records: a note is committed before it
-        is published, so a note that was read is never ahead of what is read afterwards.
-        """
-        ...
-
-    def checkpoint_rows(self) -> list[tuple[int, bytes]]:
-        """(size, note) of every checkpoint that a database holds."""
-        ...
-
-    def find(self, event_type: str) -> list[bytes]:
-        """Records of one type on the ledger's own stream."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class SqliteRecords:
@@ -138,7 +62,7 @@ class SqliteRecords:
         try:
             check_database(path)
         except OSError as error:
-            raise _not_to_be_read(path, error) from None
+            raise not_to_be_read(path, error) from None
         self.artifacts: Path | None = artifacts or path.with_name(ARTIFACTS_FOLDER)
         self.imported = os.path.lexists(path.with_name(IMPORTED_MARK))
         if self.imported and artifacts is None and not path.with_name(ARTIFACTS_FOLDER).is_dir():
@@ -150,6 +74,7 @@ class SqliteRecords:
         self._budget = _Budget()
         self._connection = self._connect(self._budget)
         self._identity: Identity | None = database_opened(path)
+        self._background: BackgroundChecks | None = None
         try:
             self.schema = self._read_schema()
             self.identity = (
@@ -330,7 +255,7 @@ class SqliteRecords:
                 f"SELECT size, iif(length(note) > {MAX_NOTE_BYTES}, x'', note) FROM checkpoints "
                 f"ORDER BY size LIMIT {MAX_NOTES}"
             )
-            rows = _held(cursor, "checkpoints", lambda row: row[1])
+            rows = held_in_memory(cursor, "checkpoints", lambda row: row[1])
         except sqlite3.DatabaseError:
             return []  # the check of the file's integrity says why
         return [(row[0], row[1]) for row in rows if isinstance(row[1], bytes)]
@@ -344,7 +269,7 @@ class SqliteRecords:
                 f"LIMIT {MAX_NOTES}",
                 (LEDGER_STREAM, event_type),
             )
-            rows = _held(cursor, f"records of type {event_type}", lambda row: row[0])
+            rows = held_in_memory(cursor, f"records of type {event_type}", lambda row: row[0])
         except sqlite3.DatabaseError:
             return []
         return [row[0] for row in rows if isinstance(row[0], bytes)]
@@ -366,7 +291,7 @@ class SqliteRecords:
             with open_regular(self.path) as file:
                 return file.read(20)[18:] == b"\x02\x02"
         except OSError as error:
-            raise _not_to_be_read(self.path, error) from None
+            raise not_to_be_read(self.path, error) from None
 
     def has_known_tables(self) -> bool:
         """True when no table, index or view holds an expression that is not ours."""
@@ -376,11 +301,24 @@ class SqliteRecords:
             if entry[0] != "trigger"
         )
 
-    def begin_background_checks(self, end: int) -> "BackgroundChecks":
+    def begin_own_checks(self, end: int | None) -> None:
+        assert end is not None
         # A foreign schema may hide endless work in an expression that the integrity check computes;
         # it is a finding anyway.
         budget = _Budget()
-        return BackgroundChecks(self._connect(budget), budget, end, self.has_known_tables())
+        integrity = self.has_known_tables()
+        self._background = BackgroundChecks(self._connect(budget), budget, end, integrity)
+
+    def own_checks(self) -> Iterable[OwnCheck]:
+        return DATABASE_CHECKS
+
+    def file_problems(self) -> list[str]:
+        """What SQLite's check of the whole file says; nothing where it was not begun."""
+        return self._background.messages() if self._background is not None else []
+
+    def suspect_columns(self) -> list[tuple[int, int]]:
+        """Ranges (first, last) of positions whose columns may differ from their records."""
+        return self._background.suspects() if self._background is not None else []
 
     def columns(self, first: int, last: int) -> Iterator[tuple[int, bytes, tuple[object, ...]]]:
         """(position, record, columns) of a range, both ends included, without leaf; an empty tuple
@@ -422,6 +360,8 @@ class SqliteRecords:
             raise Unfinished(f"{self.path}: {error}; nothing was copied") from None
 
     def close(self) -> None:
+        if self._background is not None:
+            self._background.stop()
         self._connection.close()
         if self._identity is not None:
             database_closed(self._identity)
@@ -554,157 +494,6 @@ class BackgroundChecks:
             self._thread.join(0.01)
 
 
-class JsonlRecords:
-    """A file with one record a line, alone or in an exported bundle."""
-
-    def __init__(
-        self, path: Path, checkpoints: Path | None = None, artifacts: Path | None = None
-    ) -> None:
-        self.path = path
-        self.artifacts = artifacts
-        self.imported = False
-        self._checkpoints = checkpoints
-        try:
-            self._file: BinaryIO = open_regular(path)
-        except OSError as error:
-            raise _not_to_be_read(path, error) from None
-
-    def first(self) -> bytes | None:
-        self._file.seek(0)
-        return next(self._lines(), None)
-
-    def end(self) -> int | None:
-        return None
-
-    def stretches(self, end: int | None) -> Iterator[Stretch]:
-        rows: list[Row] = []
-        size = 0
-        following = 0
-        self._file.seek(0)
-        for line in self._lines():
-            if line is None:
-                reason = f"a line longer than {MAX_RECORD_BYTES} bytes"
-                yield Stretch(rows, Unreadable(following, following + 1, reason, too_large=True))
-                rows, size = [], 0
-                following += 1
-                continue
-            match = _BEGINNING.match(line)
-            position = int(match[1]) if match else None
-            rows.append((position, line))
-            following = (following if position is None else position) + 1
-            size += len(line)
-            if len(rows) == PAGE_RECORDS or size > PAGE_BYTES:
-                yield Stretch(rows)
-                rows, size = [], 0
-        if rows:
-            yield Stretch(rows)
-
-    def _lines(self) -> Iterator[bytes | None]:
-        """Lines without their end; None for one that is too long. Nothing after ``MAX_SKIPS``: a
-        file can be made to go on for as long as one cares, in one line or in many."""
-        limit = MAX_RECORD_BYTES + 1
-        skips = iter(range(MAX_SKIPS))
-        try:
-            while line := self._file.readline(limit):
-                if line.endswith(b"\n"):
-                    yield line[:-1]
-                elif len(line) < limit:
-                    yield line
-                else:
-                    yield None
-                    if not any(
-                        self._file.readline(MAX_RECORD_BYTES).endswith(b"\n") for _ in skips
-                    ):
-                        return
-        except OSError as error:
-            raise Unfinished(f"{self.path}: {error.strerror}") from None
-
-    def published(self) -> bytes:
-        return read_checkpoint_log(self._checkpoints) if self._checkpoints else b""
-
-    def checkpoint_rows(self) -> list[tuple[int, bytes]]:
-        return []
-
-    def find(self, event_type: str) -> list[bytes]:
-        mark = f'"type":"{event_type}"'.encode()
-        self._file.seek(0)
-        lines = ((line,) for line in self._lines() if line is not None and mark in line[:512])
-        return [row[0] for row in _held(lines, f"records of type {event_type}", lambda r: r[0])]
-
-    def close(self) -> None:
-        self._file.close()
-
-
-_BEGINNING = re.compile(rb'\{"seq":(0|[1-9][0-9]{0,15}),"prev":"')
-
-
-def open_records(path: Path, artifacts: Path | None = None, live: bool = False) -> RecordSource:
-    """Open what stands at ``path``: a study directory, its ``var/``, a database, an exported
-    bundle, or a file of JSON lines.
-
-    Raises Usage where there is nothing of the kind, Unfinished, Damaged.
-    """
-    if path.is_dir():
-        for database in (path / DATABASE_FILE, path / "var" / DATABASE_FILE):
-            if os.path.lexists(database):
-                return SqliteRecords(database, artifacts, live)
-        if os.path.lexists(path / RECORDS_FILE):
-            folder = artifacts or path / ARTIFACTS_FOLDER
-            return JsonlRecords(
-                path / RECORDS_FILE, path / CHECKPOINTS_FILE, folder if folder.is_dir() else None
-            )
-        raise Usage(
-            f"{path}: no {DATABASE_FILE} and no {RECORDS_FILE} in it; name a study or export"
-        )
-    if not path.exists():
-        raise Usage(f"{path} does not exist; name a study, a database or an export")
-    if path.suffix == ".db" or is_sqlite(path):
-        return SqliteRecords(path, artifacts, live)
-    return JsonlRecords(path, None, artifacts)
-
-
-def is_sqlite(path: Path) -> bool:
-    """Raises Damaged for what is no regular file, Unfinished for what cannot be read."""
-    if is_open_here(path):
-        return True
-    try:
-        with open_regular(path) as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError as error:
-        raise _not_to_be_read(path, error) from None
-
-
-def read_checkpoint_log(path: Path) -> bytes:
-    """The whole file; empty where there is none. Raises Damaged for what is no regular file."""
-    try:
-        return read_regular(path, MAX_CHECKPOINT_LOG_BYTES)
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise _not_to_be_read(path, error) from None
-
-
-def _not_to_be_read(path: Path, error: OSError) -> Damaged | Unfinished:
-    """What stands in the place of a file is a fault of the ledger; a file that may not be read is
-    none."""
-    if is_no_file(error):
-        return Damaged(f"{os.path.basename(error.filename or path)}: {error.strerror}")
-    return Unfinished(f"{path}: {error.strerror}")
-
-
-def _held(
-    rows: Iterable[tuple[Any, ...]], what: str, value: Callable[[tuple[Any, ...]], Any]
-) -> list[tuple[Any, ...]]:
-    """Rows in memory. Raises Unfinished where they are more than fit."""
-    kept, size = [], 0
-    for row in rows:
-        kept.append(row)
-        size += len(value(row)) if isinstance(value(row), bytes | str) else 0
-        if size > MAX_FOUND_BYTES:
-            raise Unfinished(f"more than {MAX_FOUND_BYTES} bytes of {what}")
-    return kept
-
-
 def _rows_in_order(rows: list[Row], position: int, end: int) -> int:
     """How many rows stand in ascending order from ``position`` on and before ``end``."""
     for place, row in enumerate(rows):
@@ -712,21 +501,6 @@ def _rows_in_order(rows: list[Row], position: int, end: int) -> int:
             return place
         position = row[0] + 1
     return len(rows)
-
-
-def all_notes(rows: Iterable[tuple[int, bytes]], published: bytes) -> list[bytes]:
-    """Every different note of rows and file, by size and bytes."""
-    notes = {note for _, note in rows} | set(split_notes(published)[0])
-    return sorted(notes, key=lambda note: (_claimed_size(note), note))
-
-
-def _claimed_size(note: bytes) -> int:
-    lines = note.split(b"\n", 2)
-    return int(lines[1]) if len(lines) == 3 and lines[1].isdigit() else -1
-
-
-def wal_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
 
 
 def _has_content(path: Path) -> bool:
@@ -738,9 +512,3 @@ def _has_content(path: Path) -> bool:
 
 def _position_after(row: Row) -> int:
     return int(row[0]) + 1
-
-
-EXPECTED_SCHEMA: dict[str, tuple[str, str]] = {
-    name: (sql.split()[1 if sql.split()[1] != "UNIQUE" else 2].lower(), sql)
-    for name, sql in SCHEMA.items()
-}
