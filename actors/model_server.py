@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from actors.loop import Done, Work
-from actors.repair.cell_engine import JSON, ModelRequest, RecordedAnswer, RecordedCall
+from actors.model_turns import JSON, ModelRequest, RecordedAnswer, RecordedCall
 from actors.servers.contract import (
     BackPressure,
     ChatAnswer,
@@ -30,9 +30,8 @@ from ledger.log import Fact, NewEvent
 from projections.fold import fold
 from projections.residency import Residency
 from schemas.commands import (
-    AdvanceCell,
-    AdvanceSession,
     AskModel,
+    Command,
     ContinueStudy,
     EnsureResident,
     ReleaseModels,
@@ -55,7 +54,6 @@ from schemas.events.server import (
     ServerMismatched,
 )
 from schemas.identifiers import parse_cell_id, server_stream
-from schemas.repair.study import RepairStudy
 from schemas.study import Model, Study
 
 MAX_BACK_PRESSURE = 20
@@ -81,17 +79,20 @@ ENDS_OF_AN_ATTEMPT = (TurnAnswered, TurnFailed, TurnAbandoned)
 
 class ModelServerActor:
     """Handlers over one server. ``residency_known`` is false until this process has compared the
-    log's view of the memory with the server's: a predecessor may have died in the middle."""
+    log's view of the memory with the server's: a predecessor may have died in the middle.
+    ``advance``: the command that takes a cell on once its model is there or has answered."""
 
     def __init__(
         self,
         study: Study,
         server: ModelServer,
+        advance: Callable[[str], Command],
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._study = study
         self._server = server
+        self._advance = advance
         self._sleep = sleep
         self._stream = server_stream(study.server.kind)
         self._residency: Literal["checked", "unobserved"] = (
@@ -130,12 +131,6 @@ class ModelServerActor:
         except ModelServerError as error:
             raise self._mismatch(work, "", error) from error
         return Done(requests=[ContinueStudy()])
-
-    def _advance(self, cell: str) -> AdvanceCell | AdvanceSession:
-        """Who goes on with the answer: the arm of a repair study, or the session of a case."""
-        if isinstance(self._study, RepairStudy):
-            return AdvanceCell(cell=cell)
-        return AdvanceSession(cell=cell)
 
     def _logged(self, work: Work) -> Residency:
         return fold(Residency(), work.facts(self._stream))

@@ -121,6 +121,7 @@ def read_results(folder: Path) -> "TransferResults":
     from ledger.stores import open_log
     from ledger.study_directory import StudyDirectory
     from projections.transfer.results import TransferResults
+    from schemas.events.transfer import FamiliesFrozen
 
     directory = StudyDirectory(folder)
     if not directory.ledger.is_file():
@@ -135,9 +136,8 @@ def read_results(folder: Path) -> "TransferResults":
                 f"record {outdated.seq} ({outdated.event.TYPE}) came after the last analysis: "
                 '`ledger analyze --reason "…"` again'
             )
-        results = analysis.read_results(context, fact.seq, completed)
+        if not any(isinstance(each.event, FamiliesFrozen) for each in context.study_facts()):
+            raise Refused(f"{folder} is no transfer study: it has no thresholds")
+        return analysis.read_results(context, fact.seq, completed, TransferResults)
     finally:
         log.close()
-    if not isinstance(results, TransferResults):
-        raise Refused(f"{folder} is no transfer study: it has no thresholds")
-    return results

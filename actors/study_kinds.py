@@ -1,6 +1,6 @@
 """The kinds of study there are: the literal dictionary, and where a study's own is found in it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from actors.loop import Context, Handlers
 from actors.repair.kind import REPAIR
@@ -22,6 +22,12 @@ def kind_in(context: Context) -> StudyKind:
     """The kind of the frozen study, or of the declared one before the freeze."""
     frozen = fold(Progress(context.artifacts.get), context.study_facts()).study
     return kind_of(frozen if frozen is not None else context.directory.read_study()[1])
+
+
+def kind_by_types(types: Collection[str]) -> StudyKind | None:
+    """The kind whose units were frozen, told from the types of the study's records alone: damage to
+    their content changes nothing. None where nothing was frozen yet."""
+    return next((kind for kind in KINDS.values() if kind.units_frozen.TYPE in types), None)
 
 
 def orders_in(context: Context) -> Handlers:

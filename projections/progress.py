@@ -235,8 +235,8 @@ class Progress:
 
     @property
     def is_graded(self) -> bool:
-        """False for a transfer study."""
-        return self.suite is None
+        """Whether cells get a verdict of their own (:attr:`schemas.study.Study.GRADED`)."""
+        return self.study is None or self.study.GRADED
 
     def needs_run(self, cell: CellProgress) -> bool:
         """Not ended yet, or ended by an infrastructure failure with attempts left. What an orderly

@@ -135,6 +135,9 @@ class Study(Value, metaclass=_StudyMeta):
 
     KIND: ClassVar[str]
     """What ``kind`` is in every study of this form."""
+    GRADED: ClassVar[bool]
+    """Whether a grader gives every ended cell a verdict; else verdicts are projections of what the
+    runs have recorded."""
 
     format: Annotated[Literal[1], Meta(description="version of this file's form")]
     kind: str
@@ -174,6 +177,10 @@ class Study(Value, metaclass=_StudyMeta):
     @abstractmethod
     def max_attempts(self) -> int:
         """How often a cell may start when nothing was observed."""
+
+    @abstractmethod
+    def model_of(self, agent: str) -> str:
+        """Id of the model that cells of ``agent`` ask; empty where they ask none."""
 
     @abstractmethod
     def check(self, refuse: Refuse) -> None:

@@ -12,12 +12,13 @@ recorded results, so both must come to the same events, byte for byte.
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
+from actors.model_turns import JSON, ModelRequest, RecordedAnswer
 from harnesses.answers import parse_answer
 from harnesses.contract import (
     TEST_RUNS_USED_UP,
@@ -37,7 +38,7 @@ from harnesses.contract import (
     wire_tools,
 )
 from harnesses.tools import dispatch
-from schemas.base import ArtifactRef, Event, Value
+from schemas.base import ArtifactRef, Event
 from schemas.events.cell import (
     AnswerParsed,
     BudgetCharged,
@@ -49,7 +50,6 @@ from schemas.repair.overlay import encode_changes
 from schemas.repair.study import Budgets
 from schemas.study import Model
 
-JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
 MINIMUM_ANSWER_TOKENS = 1024
@@ -60,37 +60,6 @@ bytes a token, and an overflow in the server is worse than a few unused tokens."
 
 Keep = Callable[[bytes, str], ArtifactRef]
 """Gives the reference of some content; the cell actor's also stores it."""
-
-
-class ModelRequest(Value):
-    """One turn's request, without the instance that it is sent to."""
-
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]]
-    temperature: float
-    top_p: float
-    seed: int
-    max_tokens: int
-    reasoning: Literal["on", "off", "low", "medium", "high"]
-    answer_schema: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    """JSON schema that the server constrains the answer to, where the driver gives one."""
-
-
-class RecordedCall(Value):
-    """A native tool call as the server sent it."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-class RecordedAnswer(Value):
-    """What the bytes of an answer say, before any reading of calls out of text."""
-
-    content: str
-    reasoning: str
-    calls: tuple[RecordedCall, ...]
-    finish_reason: str
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from hashlib import sha256
 import msgspec
 
 from actors.loop import Done, Work
+from actors.model_turns import JSON, RecordedAnswer
 from actors.repair.cell_engine import (
-    JSON,
     AnsweredTurn,
     CellEngine,
     Ended,
@@ -23,10 +23,9 @@ from actors.repair.cell_engine import (
     NeedModel,
     NeedTests,
     PublicReport,
-    RecordedAnswer,
     Result,
 )
-from actors.repair.frozen_study import FrozenStudy
+from actors.repair.frozen_study import FrozenRepair
 from actors.study.digests import model_digest
 from actors.test_runs.patches import CandidatePatch, make_patch
 from harnesses import registry
@@ -62,7 +61,7 @@ EMITS = (CellStarted, *DECIDED_HERE, CellFinished)
 class CellActor:
     """Handler of the role ``cell``; keeps the arm that it advanced last."""
 
-    def __init__(self, frozen: FrozenStudy) -> None:
+    def __init__(self, frozen: FrozenRepair) -> None:
         self._frozen = frozen
         self._live: _LiveCell | None = None
 
@@ -136,7 +135,7 @@ def latest_attempt(facts: Sequence[Fact]) -> tuple[int, int | None]:
     return start.attempt, begin
 
 
-def started(frozen: FrozenStudy, cell: CellId, attempt: int) -> CellStarted:
+def started(frozen: FrozenRepair, cell: CellId, attempt: int) -> CellStarted:
     """The cell's identity: task, treatment and model as they were frozen."""
     task = frozen.tasks[cell.unit]
     return CellStarted(
@@ -149,7 +148,7 @@ def started(frozen: FrozenStudy, cell: CellId, attempt: int) -> CellStarted:
     )
 
 
-def new_engine(frozen: FrozenStudy, cell: CellId, keep: Keep) -> CellEngine:
+def new_engine(frozen: FrozenRepair, cell: CellId, keep: Keep) -> CellEngine:
     """A fresh engine for a cell, over an untouched workspace.
 
     Raises Refused when the arm's code is not the frozen one.
@@ -239,7 +238,7 @@ def in_words(event: Event | None) -> str:
 
 
 def finish(
-    frozen: FrozenStudy, engine: CellEngine, cell: CellId, attempt: int, end: Ended, keep: Keep
+    frozen: FrozenRepair, engine: CellEngine, cell: CellId, attempt: int, end: Ended, keep: Keep
 ) -> CellFinished:
     """The cell's last event: its class, and the patch made from its files and applied strictly."""
     task = frozen.tasks[cell.unit]
@@ -285,7 +284,7 @@ def _class_of(end: Ended, patch: CandidatePatch) -> tuple[CellClass, str]:
 
 
 def _next_command(
-    name: str, frozen: FrozenStudy, cell: CellId, need: Need
+    name: str, frozen: FrozenRepair, cell: CellId, need: Need
 ) -> AskModel | RunPublicTests | ContinueStudy:
     if isinstance(need, NeedModel):
         return AskModel(cell=name, turn=need.turn, model=cell.agent, request=need.request)

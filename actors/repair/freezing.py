@@ -43,7 +43,7 @@ from schemas.repair.task import Task
 
 PACK = "application/x-git-packed-objects"
 
-EMITS = (TasksFrozen, LeakProbed, *freezing.EMITS)
+EMITS = (TasksFrozen, LeakProbed)
 
 
 def freeze_tasks(work: Work) -> Done:

@@ -16,6 +16,7 @@ import msgspec
 
 from actors.loop import Context
 from actors.mining.recipes import Classifier, classifier
+from actors.study.frozen_study import FrozenStudy
 from actors.test_runs.git_trees import SnapshotFile, read_snapshot
 from actors.test_runs.object_stores import check_store, import_pack
 from actors.test_runs.templates import make_template
@@ -23,9 +24,6 @@ from harnesses import registry
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused
 from ledger.regular_file import open_lock
-from projections.amendments import Amendments
-from projections.fold import fold
-from projections.progress import Progress
 from schemas.base import ArtifactRef
 from schemas.events.study import (
     AmendmentRecorded,
@@ -35,18 +33,10 @@ from schemas.events.study import (
 )
 from schemas.repair.study import RepairStudy
 from schemas.repair.task import Task
-from schemas.study import Study, StudyError, of_kind
+from schemas.study import of_kind
 from schemas.study_file import parse_study
 
 BASE_TREES_KEPT = 2
-
-
-def repair_study(study: Study) -> RepairStudy:
-    """``study`` where it mines repositories. Raises Refused for another kind."""
-    try:
-        return of_kind(RepairStudy, study)
-    except StudyError as error:
-        raise Refused(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -60,40 +50,33 @@ class BaseTree:
     classifier: Classifier
 
 
-class FrozenStudy:
-    """Read once by every worker. Raises Refused where nothing is frozen."""
+class FrozenRepair(FrozenStudy[RepairStudy]):
+    """A frozen repair study. Raises Refused where an amendment took away what cells need."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        facts = list(context.study_facts())
-        progress = fold(Progress(context.artifacts.get), facts)
-        if progress.frozen is None or progress.study is None:
-            raise Refused("the study is not frozen: `ledger freeze` first")
-        self.event: StudyFrozen = progress.frozen
-        self.study: RepairStudy = repair_study(progress.study)
-        self.tasks: dict[str, Task] = progress.tasks
-        self.planned = frozenset(progress.cells)
+        super().__init__(RepairStudy, context)
+        self.tasks: dict[str, Task] = self.progress.tasks
+        self.planned = frozenset(self.progress.cells)
         """Names of all planned cells."""
-        missing = self.study.undeclared([cell.cell for cell in progress.cells.values()])
+        missing = self.study.undeclared([cell.cell for cell in self.progress.cells.values()])
         if missing:
             raise Refused(
                 "an amendment has taken away what planned cells need "
                 f"({'; '.join(missing)}): put it back into study.toml and `ledger amend` again"
             )
-        self._amendments = fold(Amendments(context.artifacts.get), facts)
         self._studies = [
             (fact.seq, fact.event.study)
-            for fact in facts
+            for fact in self.facts
             if isinstance(fact.event, StudyFrozen | AmendmentRecorded)
         ]
         self._packs: dict[str, ArtifactRef] = {}
-        for fact in facts:
+        for fact in self.facts:
             if isinstance(fact.event, TasksFrozen):
                 self._packs = fact.event.packs
         self._base_trees: OrderedDict[str, BaseTree] = OrderedDict()
         self._checked_stores: set[Path] = set()
 
-    def as_of(self, seq: int) -> "FrozenStudy":
+    def as_of(self, seq: int) -> "FrozenRepair":
         """The same with ``study`` as it stood at record ``seq``. A cell's attempt has the budgets
         and the model that it began with, whatever has been amended since: only so is what it was
         charged and asked the same again."""
@@ -103,7 +86,7 @@ class FrozenStudy:
         for at, study in self._studies:
             stood = study if at <= seq else stood
         earlier = copy.copy(self)
-        earlier.study = repair_study(parse_study(self._context.artifacts.get(stood)))
+        earlier.study = of_kind(RepairStudy, parse_study(self.context.artifacts.get(stood)))
         return earlier
 
     def treatment(self, arm: str) -> TreatmentIdentity:
@@ -121,10 +104,8 @@ class FrozenStudy:
         if harness is None:
             return ""
         files = {f"code/harnesses/{p}": p for p in (*harness.source_files, *harness.prompt_files)}
-        bound = self._amendments.bound()
-        changed = {
-            name for row in self._amendments.recorded for name in row["changed"].splitlines()
-        }
+        bound = self.amendments.bound()
+        changed = {name for row in self.amendments.recorded for name in row["changed"].splitlines()}
         if changed.isdisjoint(files) or not bound.keys() >= files.keys():
             return ""
         return registry.source_digest_of({path: bound[name] for name, path in files.items()})
@@ -135,13 +116,13 @@ class FrozenStudy:
         pack = self._packs.get(repository)
         if pack is None:
             raise Refused(f"no base trees of repository {repository} were frozen")
-        templates = self._context.directory.templates
+        templates = self.context.directory.templates
         templates.mkdir(parents=True, exist_ok=True)
         store = templates / f"{repository}-{pack.digest[:16]}.git"
         with open_lock(templates / "lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not store.exists():
-                import_pack(self._context.artifacts.get(pack), store)
+                import_pack(self.context.artifacts.get(pack), store)
             elif store not in self._checked_stores:
                 check_store(store)
             self._checked_stores.add(store)
@@ -150,9 +131,9 @@ class FrozenStudy:
     def template(self, task: Task) -> Path:
         """A work tree of the task's base, to be copied for every test run."""
         store = self.base_store(task.repository)
-        with open_lock(self._context.directory.templates / "lock") as lock:
+        with open_lock(self.context.directory.templates / "lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return make_template(store, task.base_tree, self._context.directory.templates)
+            return make_template(store, task.base_tree, self.context.directory.templates)
 
     def base(self, task: Task) -> BaseTree:
         """The base tree in memory; the last few are kept."""
@@ -177,8 +158,8 @@ class FrozenStudy:
 
     def protected_paths(self, task: Task) -> frozenset[str]:
         """Paths closed to edits: tests, infrastructure and dependency files of base and gold."""
-        content = self._context.artifacts.get(task.protected_paths)
+        content = self.context.artifacts.get(task.protected_paths)
         return frozenset(msgspec.json.decode(content, type=list[str]))
 
     def statement(self, task: Task) -> str:
-        return self._context.artifacts.get(task.statement).decode()
+        return self.context.artifacts.get(task.statement).decode()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from actors.loop import Done, Work
-from actors.repair.frozen_study import FrozenStudy
+from actors.repair.frozen_study import FrozenRepair
 from actors.sandbox import Sandbox
 from actors.test_runs.environments import Environment
 from actors.test_runs.execution import TestRun, Verdict, graded_tree, judge
@@ -45,7 +45,7 @@ EMITS = (TestRunFinished, CellGraded, GoldChecked)
 class Grader:
     """Handlers of the roles ``test_run`` and ``grader``."""
 
-    def __init__(self, frozen: FrozenStudy) -> None:
+    def __init__(self, frozen: FrozenRepair) -> None:
         self._frozen = frozen
         self._sandbox: Sandbox | None = None
         self._environments: dict[str, Environment] = {}

@@ -1,14 +1,11 @@
-"""Re-executing a recorded cell from the log, without any model.
+"""Re-executing a recorded cell of a repair study.
 
 The arm is driven with the recorded answers and test reports; every tool result, every charge, the
 final files and the patch are computed again from the frozen base tree, and must equal what is
-recorded, by digest. The same code as the live cell's. Runs of transfer studies:
-``case_reexecution``.
+recorded, by digest. The same code as the live cell's.
 """
 
-import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
 from actors.loop import Context
@@ -22,69 +19,31 @@ from actors.repair.cells import (
     new_engine,
     started,
 )
-from actors.repair.frozen_study import FrozenStudy
-from actors.transfer.frozen_suite import FrozenTransfer
-from actors.transfer.reexecution import compare_case
+from actors.repair.frozen_study import FrozenRepair
+from actors.study.reexecution import Comparison
 from ledger.errors import Refused
 from ledger.log import Fact, decode
-from projections.fold import fold
-from projections.progress import Progress
 from schemas.base import ArtifactRef
 from schemas.events.cell import CellFinished, CellStarted, TurnStarted
-from schemas.events.run import RunStarted
-from schemas.identifiers import RUN_STREAM, CellId, parse_cell_id
+from schemas.identifiers import CellId
 
 
-@dataclass(frozen=True)
-class Reexecution:
-    """``compared`` counts recorded events that were decided again; ``first_difference`` is the seq
-    of the first one that differs. ``platform_note`` names both platforms where they differ."""
-
-    cell: str
-    identical: bool
-    compared: int
-    first_difference: int | None
-    detail: str
-    platform_note: str
-
-
-def reexecute(context: Context, cell_name: str) -> Reexecution:
-    """Drive one finished cell again, of either kind of study. Raises Refused for a cell that is not
-    recorded, not finished, or not to be executed again."""
-    cell = parse_cell_id(cell_name)
-    progress = fold(Progress(context.artifacts.get), context.log_facts())
-    if progress.suite is not None:
-        if str(cell) not in progress.cells:
-            raise Refused(_stranger(cell))
-        facts = [decode(stored) for stored in context.log.read_stream(cell.stream)]
-        found = compare_case(FrozenTransfer(context), cell, facts, context.artifacts.get)
-        note = _platform_note(context)
-        same = found.seq is None
-        return Reexecution(str(cell), same, found.compared, found.seq, found.detail, note)
-    frozen = FrozenStudy(context)
+def execute_again(context: Context, cell: CellId) -> Comparison:
+    """Drive the last attempt of a finished cell again. Raises Refused for one that has not
+    finished."""
     facts = [decode(stored) for stored in context.log.read_stream(cell.stream)]
     begins = [i for i, fact in enumerate(facts) if isinstance(fact.event, CellStarted)]
     ends = [i for i, fact in enumerate(facts) if isinstance(fact.event, CellFinished)]
-    if str(cell) not in frozen.planned:
-        raise Refused(_stranger(cell))
     if not begins or not ends or ends[-1] < begins[-1]:
         raise Refused(
             f"cell {cell} has not finished: there is nothing to execute again; `ledger status "
             "--cells` shows which have"
         )
-    attempt_facts = facts[begins[-1] : ends[-1] + 1]
-    note = _platform_note(context)
+    attempt = facts[begins[-1] : ends[-1] + 1]
     try:
-        compared = _compare(context, frozen, cell, attempt_facts)
+        return Comparison(_compare(context, FrozenRepair(context), cell, attempt))
     except _Difference as difference:
-        return Reexecution(
-            str(cell), False, difference.compared, difference.seq, str(difference), note
-        )
-    return Reexecution(str(cell), True, compared, None, "", note)
-
-
-def _stranger(cell: CellId) -> str:
-    return f"cell {cell} is not of this study; `ledger status --cells` lists its cells"
+        return Comparison(difference.compared, difference.seq, str(difference))
 
 
 class _Difference(Exception):
@@ -94,7 +53,7 @@ class _Difference(Exception):
         self.compared = compared
 
 
-def _compare(context: Context, frozen: FrozenStudy, cell: CellId, facts: Sequence[Fact]) -> int:
+def _compare(context: Context, frozen: FrozenRepair, cell: CellId, facts: Sequence[Fact]) -> int:
     """Number of recorded events that came out the same. Raises _Difference at the first other."""
     begin, end = facts[0], facts[-1]
     assert isinstance(begin.event, CellStarted) and isinstance(end.event, CellFinished)
@@ -136,14 +95,3 @@ def _digest_only(content: bytes, media_type: str) -> ArtifactRef:
     return ArtifactRef(
         digest=sha256(content).hexdigest(), length=len(content), media_type=media_type
     )
-
-
-def _platform_note(context: Context) -> str:
-    here = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    runs = [decode(stored).event for stored in context.log.read_stream(RUN_STREAM)]
-    recorded = {
-        f"{run.platform}, Python {run.python}" for run in runs if isinstance(run, RunStarted)
-    }
-    if recorded <= {here}:
-        return ""
-    return f"recorded on {' and '.join(sorted(recorded))}; executed again on {here}"

@@ -2,102 +2,123 @@
 
 Both are functions of the records up to one head. The analysis is written down with that head and
 with the digest of its results; the report is rendered from those results and from the same records,
-so it can be made again, byte for byte, by whoever has the ledger and this code.
+so it can be made again, byte for byte, by whoever has the ledger and this code. What is computed
+and how it is worded is its kind's: one :class:`Analysis` each.
 """
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from actors.loop import Context, Done, Handlers, Work
-from actors.repair.frozen_study import repair_study
 from actors.study.digests import package_files
 from actors.study.outdated_analysis import outdated_by
-from actors.transfer import analysis as transfer_analysis
 from ledger.checkpoint import SignedCheckpoint, parse_checkpoint, split_notes
 from ledger.errors import Integrity, Refused
 from ledger.log import Fact, NewEvent
 from ledger.merkle import Frontier
 from ledger.record_source import Damaged, read_checkpoint_log
 from projections.amendments import Amendments
-from projections.fold import Follower
-from projections.progress import Progress
-from projections.repair.cells_csv import render_csv
-from projections.repair.declaration_history import Declarations
-from projections.repair.declared_analyses import analyse
-from projections.repair.outcomes import Outcomes
-from projections.repair.report import ReportInputs, build_report
-from projections.repair.results import ComputedFrom, Results, encode_results
-from projections.repair.tasks import MinedTasks
-from projections.report.amendments_page import render_amendments
-from projections.report.conduct import Conduct
-from projections.report.html_page import render_html
-from projections.report.markdown_page import render_markdown
-from projections.residency import Residency
-from projections.transfer.report import interim_sentence
-from projections.transfer.results import TransferResults
-from projections.transfer.results import encode_results as encode_transfer_results
-from schemas.base import Event
+from projections.results import StudyResults, encode_results
+from schemas.base import ArtifactRef, Event, Value
 from schemas.commands import AnalyseStudy, WriteReport
-from schemas.counted import counted
-from schemas.events.study import (
-    AnalysisCompleted,
-    OutcomesInspected,
-    ReportWritten,
-)
-from schemas.events.transfer import FamiliesFrozen
+from schemas.events.study import AnalysisCompleted, OutcomesInspected, ReportWritten
 from schemas.identifiers import STUDY_STREAM
-
-AnyResults = Results | TransferResults
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 MARKDOWN = "text/markdown; charset=utf-8"
 
-EMITS = (AnalysisCompleted, ReportWritten, *transfer_analysis.EMITS)
+EMITS = (AnalysisCompleted, ReportWritten)
+
+R = TypeVar("R", bound=StudyResults)
 
 
-def analyse_study(work: Work) -> Done:
-    """Compute the declared analyses from the graded cells, or the scores of a transfer study.
+@dataclass(frozen=True)
+class Recorded(Generic[R]):
+    """A recorded analysis with what vouches for it: the root over the records that it read, and in
+    words the first signed checkpoint that covers them (empty: none does)."""
 
-    Refused where nothing is frozen, where no inspection is recorded, and where a study that grades
-    at the end is not complete.
-    """
-    results = compute(work.context)
-    if not any(isinstance(fact.event, OutcomesInspected) for fact in work.facts(STUDY_STREAM)):
-        raise Refused(
-            "an analysis shows outcomes, and no inspection is recorded: `ledger analyze --reason "
-            '"…"` records one first'
+    seq: int
+    results: R
+    content: ArtifactRef
+    root: str
+    checkpoint: str
+
+
+Table = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the command line says of results."""
+
+    sentence: str
+    interim: str
+    """That planned cells or runs have no result yet; empty where all have."""
+    body: Sequence[str | Table]
+    """Lines and tables of what was found."""
+    missed: Sequence[Value] = ()
+    """Thresholds that are not met: where there is one, ``ledger report`` ends with status 8."""
+    dropped: Sequence[Value] = ()
+    """Thresholds that were declared and stand no more as they did."""
+    thresholds: Sequence[str] = ()
+    """Both in words."""
+
+
+@dataclass(frozen=True)
+class Analysis(Generic[R]):
+    """How studies of one kind are analysed and reported."""
+
+    results: type[R]
+    compute: Callable[[Context, int, str], R]
+    """From records 0 to a head, with the leaf of that record; writes nothing. Raises Refused where
+    there is nothing to analyse yet, with what is missing."""
+    events: Callable[[Context, R], Sequence[Event]]
+    """What is recorded with the results. Raises Refused for results that may not be recorded."""
+    report: Callable[[Context, Recorded[R], bool], Mapping[str, bytes]]
+    """Content by file name; without the flag pages of single runs are left out."""
+    summary: Callable[[R], Summary]
+    as_if_run_by: Callable[[R, R], R]
+    """The first results, with what the second say of the code that computed them."""
+
+
+def handlers(analysis: Analysis[Any]) -> Handlers:
+    """Handlers of the orders to analyse and to report."""
+
+    def analyse_study(work: Work) -> Done:
+        """Refused where nothing is frozen, where no inspection is recorded, and where a study that
+        grades at the end is not complete."""
+        results = compute(work.context, analysis)
+        if not any(isinstance(fact.event, OutcomesInspected) for fact in work.facts(STUDY_STREAM)):
+            raise Refused(
+                "an analysis shows outcomes, and no inspection is recorded: `ledger analyze "
+                '--reason "…"` records one first'
+            )
+        head = results.computed_from
+        content = work.artifacts.put(encode_results(results), JSON)
+        events = [
+            *analysis.events(work.context, results),
+            AnalysisCompleted(head=head.head, leaf=head.leaf, results=content),
+        ]
+        return Done([NewEvent(STUDY_STREAM, event) for event in events])
+
+    def write_report(work: Work) -> Done:
+        """Render the report of the last analysis and record its digests."""
+        head, files = report_files(work.context, analysis, pages=False)
+        event = ReportWritten(
+            head=head,
+            html=work.artifacts.put(files["report.html"], HTML),
+            markdown=work.artifacts.put(files["report.md"], MARKDOWN),
         )
-    events: list[Event] = []
-    if isinstance(results, TransferResults):
-        events.append(transfer_analysis.scored(work.context, results))
-    head = results.computed_from
-    content = work.artifacts.put(encode(results), JSON)
-    events.append(AnalysisCompleted(head=head.head, leaf=head.leaf, results=content))
-    return Done([NewEvent(STUDY_STREAM, event) for event in events])
+        return Done([NewEvent(STUDY_STREAM, event)])
+
+    return {AnalyseStudy: analyse_study, WriteReport: write_report}
 
 
-def write_report(work: Work) -> Done:
-    """Render the report of the last analysis and record its digests."""
-    head, files = report_files(work.context, pages=False)
-    event = ReportWritten(
-        head=head,
-        html=work.artifacts.put(files["report.html"], HTML),
-        markdown=work.artifacts.put(files["report.md"], MARKDOWN),
-    )
-    return Done([NewEvent(STUDY_STREAM, event)])
-
-
-HANDLERS: Handlers = {AnalyseStudy: analyse_study, WriteReport: write_report}
-
-
-def encode(results: AnyResults) -> bytes:
-    """``results.json``: the same results give the same bytes."""
-    if isinstance(results, TransferResults):
-        return encode_transfer_results(results)
-    return encode_results(results)
-
-
-def compute(context: Context, head: int | None = None) -> AnyResults:
+def compute(context: Context, analysis: Analysis[R], head: int | None = None) -> R:
     """The results from records 0 to ``head`` (the last one by default); writes nothing.
 
     Raises Refused where there is nothing to analyse yet, with what is missing.
@@ -106,43 +127,14 @@ def compute(context: Context, head: int | None = None) -> AnyResults:
     if last is None:
         raise Refused("the ledger is empty: there is nothing to analyse")
     seq = last.seq if head is None else head
-    if is_transfer(context):
-        return transfer_analysis.compute(context, seq, _leaf(context, seq))
-    read = context.artifacts.get
-    progress, outcomes, residency = Progress(read), Outcomes(read), Residency()
-    amendments, declarations = Amendments(read), Declarations(read)
-    follower = Follower(context.log, progress, outcomes, residency, amendments, declarations)
-    follower.catch_up(seq + 1)
-    if progress.frozen is None or progress.study is None:
-        raise Refused("the study is not frozen, so nothing is declared yet: `ledger freeze` first")
-    study = repair_study(progress.study)
-    if progress.study.grading.when == "end" and not progress.completed:
-        raise Refused(
-            'this study grades at the end ([grading] when = "end") and is not complete: '
-            f"{progress.cells_in_words()} ended, {progress.graded()} graded; `ledger run` goes on"
-        )
-    bound = {
-        name.removeprefix("code/"): digest
-        for name, digest in amendments.bound().items()
-        if name.startswith("code/")
-    }
+    return analysis.compute(context, seq, _leaf(context, seq))
+
+
+def code_not_as_frozen(amendments: Amendments) -> list[str]:
+    """Files of the packages that are not as frozen or last amended, or gone, or new."""
+    bound = {file.name: file.digest for file in amendments.code()}
     present = {file.name: file.digest for file in package_files()}
-    return analyse(
-        study,
-        outcomes,
-        residency,
-        ComputedFrom(study=progress.frozen.digest, head=seq, leaf=_leaf(context, seq)),
-        declarations.versions,
-        [name for name in bound.keys() | present.keys() if bound.get(name) != present.get(name)],
-    )
-
-
-def is_transfer(context: Context) -> bool:
-    """Whether the study of this ledger is of kind ``transfer``."""
-    return any(
-        stored.envelope().type == FamiliesFrozen.TYPE
-        for stored in context.log.read_stream(STUDY_STREAM)
-    )
+    return [name for name in bound.keys() | present.keys() if bound.get(name) != present.get(name)]
 
 
 def last_analysis(context: Context) -> tuple[Fact, AnalysisCompleted]:
@@ -154,13 +146,10 @@ def last_analysis(context: Context) -> tuple[Fact, AnalysisCompleted]:
     raise Refused('there is no analysis to report: `ledger analyze --reason "…"` first')
 
 
-def read_results(context: Context, seq: int, analysis: AnalysisCompleted) -> AnyResults:
+def read_results(context: Context, seq: int, completed: AnalysisCompleted, form: type[R]) -> R:
     """The results that record ``seq`` names. Raises Refused where another version wrote them."""
-    form: type[Results] | type[TransferResults] = (
-        TransferResults if is_transfer(context) else Results
-    )
     try:
-        return msgspec.json.decode(context.artifacts.get(analysis.results), type=form)
+        return msgspec.json.decode(context.artifacts.get(completed.results), type=form)
     except msgspec.ValidationError as error:
         raise Refused(
             f"the results in record {seq} were computed by another version ({error}): "
@@ -168,73 +157,38 @@ def read_results(context: Context, seq: int, analysis: AnalysisCompleted) -> Any
         ) from None
 
 
-def report_files(context: Context, *, pages: bool = True) -> tuple[int, dict[str, bytes]]:
+def report_files(
+    context: Context, analysis: Analysis[R], *, pages: bool = True
+) -> tuple[int, dict[str, bytes]]:
     """(head, content by file name) of the report of the last analysis; writes nothing. Without
     ``pages`` those of single runs are left out.
 
     Raises Refused where there is no analysis, or where records after it say otherwise.
     """
-    fact, analysis = last_analysis(context)
-    outdated = outdated_by(context, analysis.head)
+    fact, completed = last_analysis(context)
+    outdated = outdated_by(context, completed.head)
     if outdated is not None:
         raise Refused(
             f"record {outdated.seq} ({outdated.event.TYPE}) came after the analysis of records 0 "
-            f'to {analysis.head}: `ledger analyze --reason "…"` again'
+            f'to {completed.head}: `ledger analyze --reason "…"` again'
         )
-    results = read_results(context, fact.seq, analysis)
-    if isinstance(results, TransferResults):
-        root, checkpoint = _root(context, analysis.head)
-        return analysis.head, transfer_analysis.report_files(
-            context,
-            results,
-            analysis=fact.seq,
-            results_ref=analysis.results,
-            root=root,
-            checkpoint=checkpoint,
-            pages=pages,
-        )
-    read = context.artifacts.get
-    progress, amendments = Progress(read), Amendments(read)
-    mined, conduct = MinedTasks(read), Conduct()
-    Follower(context.log, progress, amendments, mined, conduct).catch_up(analysis.head + 1)
-    if progress.study is None:
-        raise Integrity(f"record {fact.seq} analyses records 0 to {analysis.head}: no study there")
-    root, checkpoint = _root(context, analysis.head)
-    report = build_report(
-        ReportInputs(
-            results=results,
-            study=repair_study(progress.study),
-            tasks=progress.tasks,
-            amendments=amendments,
-            mined=mined.selection(),
-            conduct=conduct,
-            root=root,
-            checkpoint=checkpoint,
-            analysis=fact.seq,
-            results_digest=analysis.results.digest,
-        )
+    root, checkpoint = _root(context, completed.head)
+    recorded = Recorded(
+        seq=fact.seq,
+        results=read_results(context, fact.seq, completed, analysis.results),
+        content=completed.results,
+        root=root,
+        checkpoint=checkpoint,
     )
-    return analysis.head, {
-        "report.html": render_html(report),
-        "report.md": render_markdown(report),
-        "cells.csv": render_csv(results),
-        "results.json": context.artifacts.get(analysis.results),
-        "PROTOCOL_AMENDMENTS.md": render_amendments(amendments),
-    }
+    files = {**analysis.report(context, recorded, pages)}
+    files["results.json"] = context.artifacts.get(completed.results)
+    return completed.head, files
 
 
-def last_results(context: Context) -> AnyResults:
+def last_results(context: Context, form: type[R]) -> R:
     """The results of the last recorded analysis. Raises Refused where there is none."""
-    fact, analysis = last_analysis(context)
-    return read_results(context, fact.seq, analysis)
-
-
-def interim(results: AnyResults) -> str:
-    """That planned cells or runs have no result yet, as one sentence; empty where all have."""
-    if isinstance(results, TransferResults):
-        return interim_sentence(results)
-    waiting = sum(flow.without_verdict for flow in results.flow)
-    return f"Interim: {counted(waiting, 'planned cell')} without a verdict yet." if waiting else ""
+    fact, completed = last_analysis(context)
+    return read_results(context, fact.seq, completed, form)
 
 
 def _leaf(context: Context, seq: int) -> str:

@@ -1,32 +1,40 @@
-"""Analysis and report of a transfer study; ``actors/study/analysis.py`` hands over where it is one.
+"""Analysis and report of a transfer study.
 
 The scores are written down with the digest of the scorer and the head that they were computed from.
 A later analysis that turns a run's ``unobserved`` into ``pass`` is refused (scoring rule 6): an
 upgrade needs a new run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from actors.loop import Context
+from actors.study.analysis import Analysis, Recorded, Summary, code_not_as_frozen
 from actors.study.digests import package_files
 from ledger.errors import Integrity, Refused
 from projections.amendments import Amendments
+from projections.declaration_history import Declarations
 from projections.fold import Follower
 from projections.progress import Progress
-from projections.repair.results import ComputedFrom
 from projections.report.amendments_page import render_amendments
 from projections.report.conduct import Conduct
 from projections.report.html_page import render_html
 from projections.report.markdown_page import render_markdown
 from projections.report.model import RUN_PAGES, run_page
+from projections.results import ComputedFrom
 from projections.transfer.csv_files import render_counts, render_runs
 from projections.transfer.frozen_programs import FrozenPrograms
 from projections.transfer.remediations import Repairs
-from projections.transfer.report import TransferInputs, build_transfer_report
+from projections.transfer.report import (
+    NOTICE,
+    TransferInputs,
+    build_transfer_report,
+    interim_sentence,
+    result_sentence,
+)
 from projections.transfer.results import (
-    DeclarationHistory,
     TransferResults,
     transfer_results,
 )
@@ -36,6 +44,7 @@ from projections.transfer.system_identity import scorer_digest
 from schemas.base import ArtifactRef
 from schemas.counted import first_few
 from schemas.events.transfer import TransferScored
+from schemas.study import of_kind
 from schemas.transfer.study import TransferStudy
 
 EMITS = (TransferScored,)
@@ -43,31 +52,23 @@ JSON = "application/json"
 
 
 def compute(context: Context, seq: int, leaf: str) -> TransferResults:
-    """The results from records 0 to ``seq``; writes nothing. Raises Refused before the freeze."""
     read = context.artifacts.get
     progress, scores = Progress(read), TransferScores(read)
-    history, amendments, repairs = DeclarationHistory(read), Amendments(read), Repairs()
-    programs = FrozenPrograms(read)
-    states = (progress, scores, history, amendments, repairs, programs)
+    declarations, amendments = Declarations(TransferStudy, read), Amendments(read)
+    repairs, programs = Repairs(), FrozenPrograms(read)
+    states = (progress, scores, declarations, amendments, repairs, programs)
     Follower(context.log, *states).catch_up(seq + 1)
     if progress.frozen is None or scores.suite is None or scores.study is None:
         raise Refused("the suite is not frozen, so nothing can be scored: `ledger freeze` first")
-    present = package_files()
-    bound = {
-        name.removeprefix("code/"): digest
-        for name, digest in amendments.bound().items()
-        if name.startswith("code/")
-    }
-    now = {file.name: file.digest for file in present}
     return transfer_results(
         scores,
-        history,
+        declarations.versions,
         repairs,
         programs,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=leaf),
         progress.simulated,
-        scorer_digest(present),
-        [name for name in bound.keys() | now.keys() if bound.get(name) != now.get(name)],
+        scorer_digest(package_files()),
+        code_not_as_frozen(amendments),
     )
 
 
@@ -122,35 +123,27 @@ def upgrades(before: Sequence[RunScore], after: Sequence[RunScore]) -> list[str]
     ]
 
 
-def report_files(
-    context: Context,
-    results: TransferResults,
-    *,
-    analysis: int,
-    results_ref: ArtifactRef,
-    root: str,
-    checkpoint: str,
-    pages: bool = True,
-) -> dict[str, bytes]:
-    """Content by file name of the report of an analysis; with ``pages`` those of every run too."""
-    read = context.artifacts.get
-    head = results.computed_from.head
+def report(
+    context: Context, recorded: Recorded[TransferResults], pages: bool
+) -> Mapping[str, bytes]:
+    """The report, and with ``pages`` one of every run too."""
+    read, results = context.artifacts.get, recorded.results
     progress, scores = Progress(read), TransferScores(read)
     amendments, conduct = Amendments(read), Conduct()
+    head = results.computed_from.head
     Follower(context.log, progress, scores, amendments, conduct).catch_up(head + 1)
-    study = progress.study
-    if not isinstance(study, TransferStudy):
-        raise Integrity(f"record {analysis} analyses records 0 to {head}: no suite there")
-    report = build_transfer_report(
+    assert progress.study is not None  # its results were computed from the frozen study
+    study = of_kind(TransferStudy, progress.study)
+    page = build_transfer_report(
         TransferInputs(
             results=results,
             study=study,
             amendments=amendments,
             conduct=conduct,
-            root=root,
-            checkpoint=checkpoint,
-            analysis=analysis,
-            results_digest=results_ref.digest,
+            root=recorded.root,
+            checkpoint=recorded.checkpoint,
+            analysis=recorded.seq,
+            results_digest=recorded.content.digest,
         )
     )
     of_runs = {
@@ -160,11 +153,70 @@ def report_files(
         for run in (results.runs if pages else ())
     }
     return {
-        "report.html": render_html(report),
-        "report.md": render_markdown(report),
+        "report.html": render_html(page),
+        "report.md": render_markdown(page),
         "runs.csv": render_runs(results),
         "counts.csv": render_counts(results),
-        "results.json": context.artifacts.get(results_ref),
         "PROTOCOL_AMENDMENTS.md": render_amendments(amendments),
         **of_runs,
     }
+
+
+def summary(results: TransferResults) -> Summary:
+    boundaries = [
+        f"boundary   {run.cell}: {run.boundary_failure}" for run in results.boundary_failures
+    ]
+    thresholds = [
+        f"threshold  {found.id} ({results.label(found.memory, found.driver)}, "
+        f"{found.class_ or 'all'}): "
+        f"{found.n}/{found.of}{f' (+{found.void} void)' if found.void else ''}, "
+        f"{found.limit}: {found.status.replace('_', ' ')}, {found.chosen}"
+        for found in results.thresholds
+    ]
+    changed = [f"changed    {dropped.words}" for dropped in results.dropped]
+    missed = [
+        f"{'undecided' if found.status == 'not_decided' else 'missed':<10} {found.id}: "
+        f"{found.memory} + {found.driver}, {found.class_ or 'all'}: {found.words}"
+        for found in results.missed
+    ]
+    return Summary(
+        sentence=result_sentence(results),
+        interim=interim_sentence(results),
+        body=[_systems(results), *boundaries, *thresholds, *changed, NOTICE],
+        missed=results.missed,
+        dropped=results.dropped,
+        thresholds=[*changed, *missed],
+    )
+
+
+def _systems(results: TransferResults) -> list[dict[str, Any]]:
+    return [
+        {
+            "system": system.label,
+            "class": each.class_,
+            "verified": f"{each.verified}/{each.runs}"
+            + (f" (+{each.void} void)" if each.void else ""),
+            "unverified": each.unverified,
+            "failed": each.failed,
+            "behavioural": f"{each.behavioural}/{each.behavioural_of}",
+            "cannot show": ", ".join(system.cannot_show) or "nothing",
+        }
+        for system in results.systems
+        for each in system.classes
+    ]
+
+
+def _as_if_run_by(results: TransferResults, other: TransferResults) -> TransferResults:
+    return msgspec.structs.replace(
+        results, code_not_as_frozen=other.code_not_as_frozen, scorer=other.scorer
+    )
+
+
+ANALYSIS = Analysis(
+    results=TransferResults,
+    compute=compute,
+    events=lambda context, results: (scored(context, results),),
+    report=report,
+    summary=summary,
+    as_if_run_by=_as_if_run_by,
+)

@@ -32,7 +32,7 @@ from actors.memory_systems.contract import (
     no_sandbox,
 )
 from actors.memory_systems.registry import OpenMemory
-from actors.repair.cell_engine import JSON, ModelRequest
+from actors.model_turns import JSON, ModelRequest
 from actors.sandbox.run import Sandbox, remove_tree
 from harnesses.contract import wire, wire_tools
 from harnesses.drivers.contract import (
@@ -92,7 +92,7 @@ EMITS = (
 
 
 class SuiteInHand(Protocol):
-    """What a worker knows of the frozen suite (``actors.transfer.frozen_suite.FrozenTransfer``)."""
+    """What a worker knows of the frozen suite (``actors.transfer.frozen_study.FrozenTransfer``)."""
 
     event: StudyFrozen
     study: TransferStudy

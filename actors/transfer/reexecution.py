@@ -9,13 +9,13 @@ delivered these is its own matter.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import msgspec
 
+from actors.loop import Context
 from actors.memory_systems.contract import (
     Acknowledgement,
     CaseFolders,
@@ -24,11 +24,13 @@ from actors.memory_systems.contract import (
     Snapshot,
     SystemFailure,
 )
+from actors.study.reexecution import Comparison
 from actors.transfer.case_run import EMITS, CaseRun, SuiteInHand
+from actors.transfer.frozen_study import FrozenTransfer
 from actors.transfer.sessions import model_answer
 from harnesses.memory.contract import Notice, StoredItem
 from ledger.errors import Refused
-from ledger.log import Fact
+from ledger.log import Fact, decode
 from projections.fold import ReadArtifact
 from projections.transfer.evidence import read_items
 from schemas.base import ArtifactRef, Event
@@ -48,15 +50,6 @@ from schemas.identifiers import CellId
 from schemas.transfer.correction import Session
 
 E = TypeVar("E", bound=Event)
-
-
-@dataclass(frozen=True)
-class CaseComparison:
-    """``compared`` recorded events came out the same; ``seq`` is the first other one, or null."""
-
-    compared: int
-    seq: int | None = None
-    detail: str = ""
 
 
 class RecordedMemory:
@@ -141,9 +134,15 @@ class RecordedMemory:
         return tuple(StoredItem(each.id, each.text) for each in read_items(self._read(ref)) or ())
 
 
+def execute_again(context: Context, cell: CellId) -> Comparison:
+    """Execute the recorded run of a cell again. Raises Refused as :func:`compare_case`."""
+    facts = [decode(stored) for stored in context.log.read_stream(cell.stream)]
+    return compare_case(FrozenTransfer(context), cell, facts, context.artifacts.get)
+
+
 def compare_case(
     frozen: SuiteInHand, cell: CellId, facts: Sequence[Fact], read: ReadArtifact
-) -> CaseComparison:
+) -> Comparison:
     """Execute one run again and compare. ``facts`` are those of the cell's stream.
 
     Raises Refused for what cannot be executed again: a run that has not ended or is void, a system
@@ -153,7 +152,7 @@ def compare_case(
     begin, end = facts[0].event, facts[-1].event
     assert isinstance(begin, CellStarted) and isinstance(end, CaseFinished)
     if (begin.unit, begin.arm, begin.agent) != frozen.digests(cell):
-        return CaseComparison(0, facts[0].seq, "unit, memory or driver are not the frozen ones")
+        return Comparison(0, facts[0].seq, "unit, memory or driver are not the frozen ones")
     recorded = [fact for fact in facts if isinstance(fact.event, EMITS)]
     asked = [fact for fact in facts if isinstance(fact.event, TurnStarted)]
     requests: list[ArtifactRef] = []
@@ -199,17 +198,17 @@ def compare_case(
         now = again[number] if number < len(again) else None
         if now != fact.event:
             detail = _difference(fact.event, now)
-            return CaseComparison(1 + number, fact.seq, detail)
+            return Comparison(1 + number, fact.seq, detail)
     if len(again) > len(recorded):
         detail = f"recorded is the end, it goes on with {again[len(recorded)].TYPE}"
-        return CaseComparison(1 + len(recorded), facts[-1].seq, detail)
+        return Comparison(1 + len(recorded), facts[-1].seq, detail)
     for fact in asked:
         turn = fact.event
         assert isinstance(turn, TurnStarted)
         if turn.turn >= len(requests) or turn.request != requests[turn.turn]:
             detail = f"turn {turn.turn}: another request than the recorded one"
-            return CaseComparison(1 + len(recorded), fact.seq, detail)
-    return CaseComparison(1 + len(recorded) + len(asked))
+            return Comparison(1 + len(recorded), fact.seq, detail)
+    return Comparison(1 + len(recorded) + len(asked))
 
 
 def _difference(recorded: Event, again: Event | None) -> str:

@@ -31,7 +31,7 @@ from actors.diagnostics import diagnostics
 from actors.loop import Done, Work
 from actors.memory_systems.contract import CaseFolders
 from actors.memory_systems.registry import OpenMemory, open_memory
-from actors.repair.cell_engine import RecordedAnswer
+from actors.model_turns import RecordedAnswer
 from actors.sandbox import Sandbox
 from actors.test_runs.task_runs import sandbox_of
 from actors.transfer.case_run import EMITS as OF_THE_CASE

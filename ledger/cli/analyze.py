@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -19,10 +19,9 @@ from ledger.cli.options import (
 from ledger.errors import Refused, Usage
 
 if TYPE_CHECKING:
-    from actors.study.analysis import AnyResults
+    from actors.study.analysis import Summary
     from projections.progress import Progress
-    from projections.repair.results import Results
-    from projections.transfer.results import TransferResults
+    from projections.results import StudyResults
 
 
 @click.command("analyze")
@@ -53,7 +52,7 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool, interim
     """
     from actors.loop import carry_out
     from actors.study import analysis
-    from actors.study import orders as operator
+    from actors.study_kinds import kind_in
     from ledger.cli.inspection_gate import may_append, pass_gate
     from ledger.cli.next_step import warn_of_edits
     from schemas.commands import AnalyseStudy
@@ -67,16 +66,18 @@ def command(study: Path, as_json: bool, reason: str | None, check: bool, interim
     recorded: int | None = None
     if may_append(study):
         with writing(study) as context:
-            carry_out(context, AnalyseStudy(), {**operator.HANDLERS, **analysis.HANDLERS})
+            found = kind_in(context).analysis()
+            carry_out(context, AnalyseStudy(), analysis.handlers(found))
             fact, completed = analysis.last_analysis(context)
             recorded = fact.seq
-            results = analysis.read_results(context, fact.seq, completed)
+            results = analysis.read_results(context, fact.seq, completed, found.results)
             warn_of_edits(context, "this analysis")
     else:
         with reading(study) as context:
-            results = analysis.compute(context)
+            found = kind_in(context).analysis()
+            results = analysis.compute(context, found)
             warn_of_edits(context, "this analysis")
-    _print(results, recorded, as_json)
+    _print(results, found.summary(results), recorded, as_json)
     return 0
 
 
@@ -101,37 +102,36 @@ def _require_end(study: Path, interim: bool) -> "Progress":
     )
 
 
-def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
-    from actors.study import analysis
+def _print(
+    results: "StudyResults", summary: "Summary", recorded: int | None, as_json: bool
+) -> None:
     from actors.study.declarations import differs
-    from projections.repair.report import primary_sentence
-    from projections.transfer.report import result_sentence
-    from projections.transfer.results import TransferResults
+    from projections.results import encode_results
 
     head = results.computed_from
-    if isinstance(results, TransferResults):
-        sentence = result_sentence(results)
-    else:
-        sentence = primary_sentence(results)
     if as_json:
         print_json(
             {
                 "record": recorded,
-                "sentence": sentence,
-                "results_digest": sha256(analysis.encode(results)).hexdigest(),
+                "sentence": summary.sentence,
+                "results_digest": sha256(encode_results(results)).hexdigest(),
                 "results": msgspec.to_builtins(results),
             }
         )
         return
     if results.simulated:
         print("SIMULATED: a rehearsal, not evidence")
-    if interim := analysis.interim(results):
-        print(interim)
-    print(sentence)
-    if isinstance(results, TransferResults):
-        _print_systems(results)
-    else:
-        _print_contrasts(results)
+    if summary.interim:
+        print(summary.interim)
+    print(summary.sentence)
+    if summary.body:
+        print()
+        for part in summary.body:
+            if isinstance(part, str):
+                print(printable(part))
+            else:
+                print_table(part)
+        print()
     if results.code_not_as_frozen:
         names = [f"code/{name}" for name in results.code_not_as_frozen]
         print(f"code       {differs(names, None)}")
@@ -140,84 +140,19 @@ def _print(results: "AnyResults", recorded: int | None, as_json: bool) -> None:
     print("next       ledger report")
 
 
-def _print_systems(results: "TransferResults") -> None:
-    from projections.transfer.report import NOTICE
-
-    print()
-    print_table(
-        [
-            {
-                "system": system.label,
-                "class": each.class_,
-                "verified": f"{each.verified}/{each.runs}"
-                + (f" (+{each.void} void)" if each.void else ""),
-                "unverified": each.unverified,
-                "failed": each.failed,
-                "behavioural": f"{each.behavioural}/{each.behavioural_of}",
-                "cannot show": ", ".join(system.cannot_show) or "nothing",
-            }
-            for system in results.systems
-            for each in system.classes
-        ]
-    )
-    for run in results.boundary_failures:
-        print(f"boundary   {run.cell}: {printable(run.boundary_failure)}")
-    for found in results.thresholds:
-        print(
-            f"threshold  {found.id} ({results.label(found.memory, found.driver)}, "
-            f"{found.class_ or 'all'}): "
-            f"{found.n}/{found.of}{f' (+{found.void} void)' if found.void else ''}, "
-            f"{found.limit}: {found.status.replace('_', ' ')}, {found.chosen}"
-        )
-    for dropped in results.dropped:
-        print(f"changed    {printable(dropped.words)}")
-    print(NOTICE)
-    print()
-
-
-def _print_contrasts(results: "Results") -> None:
-    from projections.repair.report import verdict_word
-    from projections.report.numbers import NONE, difference, interval, p_value
-
-    rows: list[dict[str, Any]] = []
-    for found in results.contrasts:
-        tested = found.primary or bool(found.family)
-        p_exact = found.test.p_exact if found.test else None
-        rows.append(
-            {
-                "contrast": found.id,
-                "comparison": f"{found.new} - {found.baseline}, {found.model}",
-                "claim": found.claim,
-                "pairs": f"{found.missing.used}/{found.missing.planned}",
-                "only new": found.table.new_only,
-                "only baseline": found.table.baseline_only,
-                "difference": difference(found.risk_difference),
-                "Tango": interval(found.intervals.tango if found.intervals else None),
-                "exact p": p_value(p_exact, results.alpha) if tested else NONE,
-                "Holm p": p_value(found.p_holm, results.alpha) if found.family else NONE,
-                "verdict": verdict_word(found),
-            }
-        )
-    if rows:
-        print()
-        print_table(rows)
-        print()
-
-
 def _check(study: Path, as_json: bool) -> int:
     from actors.study import analysis
-    from projections.transfer.results import TransferResults
+    from actors.study_kinds import kind_in
+    from projections.results import encode_results
 
     with reading(study) as context:
+        found = kind_in(context).analysis()
         fact, completed = analysis.last_analysis(context)
-        recorded = analysis.read_results(context, fact.seq, completed)
-        again = analysis.compute(context, completed.head)
+        recorded = analysis.read_results(context, fact.seq, completed, found.results)
+        again = analysis.compute(context, found, completed.head)
     # Which code ran then stays as it was recorded: the numbers are in question.
     same_code = again.code_not_as_frozen == recorded.code_not_as_frozen
-    again = msgspec.structs.replace(again, code_not_as_frozen=recorded.code_not_as_frozen)
-    if isinstance(again, TransferResults) and isinstance(recorded, TransferResults):
-        again = msgspec.structs.replace(again, scorer=recorded.scorer)
-    digest = sha256(analysis.encode(again)).hexdigest()
+    digest = sha256(encode_results(found.as_if_run_by(again, recorded))).hexdigest()
     identical = digest == completed.results.digest
     if as_json:
         print_json(

@@ -1,5 +1,6 @@
 """``ledger docs``: the documents that are generated from the code."""
 
+import importlib
 import json
 import typing
 from collections.abc import Iterator, Sequence
@@ -248,14 +249,18 @@ def _with_subcommands(
             yield from _with_subcommands((*path, name), sub)
 
 
+EMITTERS = (
+    "actors.model_server",
+    "actors.study.analysis",
+    "actors.study.freezing",
+    "actors.study.orders",
+)
+"""Modules that append events in a study of any kind."""
+
+
 def _emitters() -> dict[type[Event], list[str]]:
     """Actors by the events that they append (their ``EMITS``)."""
-    from actors import model_server
-    from actors.mining import handlers as miner
-    from actors.repair import cells, grading
-    from actors.repair import freezing as repair_freezing
-    from actors.study import analysis, orders, scheduler
-    from actors.transfer import freezing as transfer_freezing
+    from actors.study_kinds import KINDS
     from schemas.events.command import (
         CommandAbandoned,
         CommandCompleted,
@@ -267,17 +272,8 @@ def _emitters() -> dict[type[Event], list[str]]:
         event: ["every actor (`actors/loop.py`)"]
         for event in (CommandRequested, CommandCompleted, CommandRefused, CommandAbandoned)
     }
-    for module in (
-        analysis,
-        cells,
-        repair_freezing,
-        grading,
-        miner,
-        model_server,
-        orders,
-        scheduler,
-        transfer_freezing,
-    ):
+    own = (name for kind in KINDS.values() for name in kind.emitters)
+    for module in map(importlib.import_module, sorted({*EMITTERS, *own})):
         emits: Sequence[type[Event]] = module.EMITS
         for event in emits:
             found.setdefault(event, []).append(f"`{module.__name__.replace('.', '/')}.py`")

@@ -4,26 +4,29 @@ import os
 import re
 import shlex
 import sys
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
+from actors.study.kind import StudyKind
+from actors.study_kinds import KINDS, kind_of
 from ledger.cli.options import print_json, printable, reading
 from ledger.errors import Refused, Unfinished, Usage
 from ledger.study_directory import StudyDirectory
 from schemas.identifiers import check_identifier
 
-TEMPLATES = ("repair", "study-2", "transfer")
-FAMILIES = ("F101", "F102", "F103", "F104", "F105", "F106", "F107", "F108")
-"""Examples that a new transfer study begins with."""
+TEMPLATES = {
+    name: (kind, template) for kind in KINDS.values() for name, template in kind.templates.items()
+}
 
 
 @click.command("init")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--template",
-    type=click.Choice(TEMPLATES),
+    type=click.Choice(list(TEMPLATES)),
     default="repair",
     show_default=True,
     help="Which study.toml to begin with: repairs in a repository of yours, the study of 888 cells "
@@ -47,27 +50,20 @@ def command(directory: Path, template: str, as_json: bool) -> None:
                 raise Refused(f"{study.root} has a ledger already; a ledger is never begun twice")
     _require_place(study)
     texts = files("actors.rehearsal") / "templates"
+    kind, begins_with = TEMPLATES[template]
+    beside = {"protocol.md": texts / "protocol.md"}
+    beside |= {path: files(package) / name for path, (package, name) in begins_with.beside.items()}
     try:
         make_folder(study.root)
-        begins = [(texts / f"{template}.toml", study.toml)]
-        begins.append((texts / "protocol.md", study.root / "protocol.md"))
-        if template == "study-2":
-            # The protocol names this command line.
-            make_folder(study.root / "scripts")
-            begins.append((texts / "power_study2.py", study.root / "scripts" / "power_study2.py"))
-        if template == "transfer":
-            make_folder(study.root / "families")
-            examples = files("actors.families") / "examples"
-            names = [f"{name}.yaml" for name in FAMILIES]
-            begins += [(examples / name, study.root / "families" / name) for name in names]
-        for source, path in begins:
-            if not path.exists():
-                content = source.read_bytes()
-                if path == study.toml:
-                    content = _named(content, study.root.name)
-                if source.name == "repair.toml":  # study-2 has a protocol that says which
-                    content = with_this_python(content.decode()).encode()
-                write_file(path, content, mode=0o644)
+        if not study.toml.exists():
+            content = _named((texts / f"{template}.toml").read_bytes(), study.root.name)
+            if begins_with.present_python:
+                content = with_this_python(content.decode()).encode()
+            write_file(study.toml, content, mode=0o644)
+        for name, source in beside.items():
+            make_folder((study.root / name).parent)
+            if not (study.root / name).exists():
+                write_file(study.root / name, source.read_bytes(), mode=0o644)
     except OSError as error:
         raise Unfinished(f"{study.root}: {error.strerror}") from None
     uuid = create_ledger(study)
@@ -76,7 +72,7 @@ def command(directory: Path, template: str, as_json: bool) -> None:
         return
     print(f"study    {study.root}")
     print(f"ledger   {uuid}")
-    step = _first_step(study, template)
+    step = _first_command(study, kind)
     print(f"next     edit {study.toml}, then: cd {shlex.quote(str(study.root))} && {step}")
 
 
@@ -96,13 +92,11 @@ def with_this_python(template: str) -> str:
     return re.sub(r'(?m)^python = "[0-9.]+"$', f'python = "{here}"', template, count=1)
 
 
-def _first_step(study: StudyDirectory, template: str) -> str:
+def _first_command(study: StudyDirectory, kind: StudyKind) -> str:
     """By the kind of study.toml, which may have been there before and need not be right yet."""
-    try:
-        kind = study.read_study()[1].kind
-    except Usage:
-        kind = "transfer" if template == "transfer" else "repair"
-    return "ledger transfer validate" if kind == "transfer" else "ledger tasks mine"
+    with suppress(Usage):
+        kind = kind_of(study.read_study()[1])
+    return kind.first_command
 
 
 def _require_place(study: StudyDirectory) -> None:

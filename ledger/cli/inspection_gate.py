@@ -5,13 +5,14 @@ It guards what this program shows. What was opened with another program it canno
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.loop import Context
+from actors.study_kinds import kind_by_types
 from ledger.checkpoint import (
     check_signature,
     origin_of_first_record,
@@ -25,22 +26,15 @@ from ledger.last_seen import known_ledger, recall
 from ledger.record_source import Damaged, read_checkpoint_log
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key
 from ledger.study_directory import IMPORTED_MARK, StudyDirectory
+from schemas.base import Event
 from schemas.commands import AskModel
 from schemas.envelope import Envelope
 from schemas.events import EVENT_TYPES
-from schemas.events.cell import CellStarted
 from schemas.events.command import CommandRequested
-from schemas.events.study import CellReexecuted
-from schemas.events.transfer import FamiliesFrozen, SessionOpened, SystemDescribed
 from schemas.identifiers import STUDY_STREAM, role_stream
 
 if TYPE_CHECKING:
     from projections.progress import Progress
-
-BLIND = (CellStarted, SystemDescribed, SessionOpened, CellReexecuted)
-"""Of a run of a transfer study: what is fixed before its system does anything, and whether the run
-repeats. All else in its stream shows what the system did, and so how it fared, whatever the type:
-an event that a later version adds there is behind the gate until it is named here."""
 
 
 def pass_gate(
@@ -93,14 +87,15 @@ def pass_gate(
 
 
 def outcome_test(context: Context) -> Callable[[Envelope], bool]:
-    """A function that says whether a record is shown behind the gate only: by its type, and in a
-    transfer study by where it stands. A type that this version does not know may carry anything."""
+    """A function that says whether a record is shown behind the gate only: by its type, and by
+    where it stands if the kind of study says so. A type that this version does not know may carry
+    anything."""
 
     @cache
-    def is_transfer() -> bool:
-        # Told from types alone, so that damage to the study's content opens nothing.
-        envelopes = (stored.envelope() for stored in context.log.read_stream(STUDY_STREAM))
-        return any(envelope.type == FamiliesFrozen.TYPE for envelope in envelopes)
+    def shown_of_a_cell() -> Collection[type[Event]] | None:
+        types = {stored.envelope().type for stored in context.log.read_stream(STUDY_STREAM)}
+        kind = kind_by_types(types)
+        return kind.shown_of_a_cell if kind is not None else ()
 
     def carries_outcome(envelope: Envelope) -> bool:
         kind = EVENT_TYPES.get(envelope.type)
@@ -110,8 +105,11 @@ def outcome_test(context: Context) -> Callable[[Envelope], bool]:
             # A request repeats the conversation so far: deliveries, calls, answers.
             event = decode_event(envelope)
             asks = isinstance(event, CommandRequested) and isinstance(event.command, AskModel)
-            return asks and is_transfer()
-        return envelope.stream.startswith("cell/") and kind not in BLIND and is_transfer()
+            return asks and shown_of_a_cell() is not None
+        if not envelope.stream.startswith("cell/"):
+            return False
+        shown = shown_of_a_cell()
+        return shown is not None and kind not in shown
 
     return carries_outcome
 

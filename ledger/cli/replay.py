@@ -130,8 +130,9 @@ def _table_rows(tables: "tuple[TableDigest, ...]") -> list[dict[str, Any]]:
 
 def _execute(study: Path, cell: str, as_json: bool) -> int:
     from actors.loop import carry_out
-    from actors.repair.reexecution import reexecute
     from actors.study.orders import HANDLERS
+    from actors.study.reexecution import reexecute
+    from actors.study_kinds import kind_in
     from ledger.cli.inspection_gate import may_append
     from schemas.commands import RecordReexecution
     from schemas.identifiers import parse_cell_id
@@ -142,7 +143,7 @@ def _execute(study: Path, cell: str, as_json: bool) -> int:
         raise Usage(f"{error}; `ledger status --cells` lists them") from None
     recorded = may_append(study)
     with writing(study) if recorded else reading(study) as context:
-        found = reexecute(context, name)
+        found = reexecute(context, name, kind_in(context).execute_again)
         if recorded:
             record = RecordReexecution(
                 cell=name,

@@ -31,21 +31,21 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
     """
     from actors.loop import carry_out
     from actors.study import analysis
-    from actors.study import orders as operator
+    from actors.study_kinds import kind_in
     from ledger.atomic_file import write_file
     from ledger.cli.inspection_gate import may_append
     from ledger.cli.next_step import warn_of_edits
-    from projections.transfer.results import TransferResults
     from schemas.commands import WriteReport
 
     if out is not None:
         _refuse_own_files(StudyDirectory(study), out)
     recorded = may_append(study)
     with writing(study) if recorded else reading(study) as context:
+        found = kind_in(context).analysis()
         if recorded:
-            carry_out(context, WriteReport(), {**operator.HANDLERS, **analysis.HANDLERS})
-        head, files = analysis.report_files(context)
-        results = analysis.last_results(context)
+            carry_out(context, WriteReport(), analysis.handlers(found))
+        head, files = analysis.report_files(context, found)
+        summary = found.summary(analysis.last_results(context, found.results))
         warn_of_edits(context, "this report")
         folder = out if out is not None else context.directory.reports / str(head)
     try:
@@ -56,8 +56,6 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
         raise Unfinished(
             f"{folder}: {error.strerror}; the report is in the ledger, write it with --out DIR"
         ) from None
-    missed = results.missed if isinstance(results, TransferResults) else ()
-    dropped = results.dropped if isinstance(results, TransferResults) else ()
     # The files that everybody reads; pages of runs are counted.
     shown = {name: str(folder / name) for name in files if "/" not in name}
     if as_json:
@@ -73,12 +71,12 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
                 "tables": tables,
                 "amendments": shown["PROTOCOL_AMENDMENTS.md"],
                 "pages": len(files) - len(shown),
-                "interim": analysis.interim(results),
-                "missed_thresholds": [msgspec.to_builtins(each) for each in missed],
-                "dropped_thresholds": [msgspec.to_builtins(each) for each in dropped],
+                "interim": summary.interim,
+                "missed_thresholds": [msgspec.to_builtins(each) for each in summary.missed],
+                "dropped_thresholds": [msgspec.to_builtins(each) for each in summary.dropped],
             }
         )
-        return 8 if missed else 0
+        return 8 if summary.missed else 0
     print(f"report of records 0 to {head}")
     for path in shown.values():
         print(f"  {path}")
@@ -86,17 +84,11 @@ def command(study: Path, as_json: bool, out: Path | None) -> int:
         print(f"  {counted(len(files) - len(shown), 'page')} of runs in {folder / 'runs'}")
     if not recorded:
         print("  not recorded: this copy of the ledger is never written")
-    if interim := analysis.interim(results):
-        print(interim)
-    for each in dropped:
-        print(f"changed    {printable(each.words)}")
-    for found in missed:
-        word = "undecided" if found.status == "not_decided" else "missed"
-        print(
-            f"{word:<10} {found.id}: {found.memory} + {found.driver}, {found.class_ or 'all'}: "
-            f"{found.words}"
-        )
-    return 8 if missed else 0
+    if summary.interim:
+        print(summary.interim)
+    for line in summary.thresholds:
+        print(printable(line))
+    return 8 if summary.missed else 0
 
 
 def _refuse_own_files(directory: StudyDirectory, out: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,11 +17,12 @@ from ledger.cli.progress_lines import ProgressLines
 from ledger.errors import LedgerError, Refused, SafetyStop
 from ledger.log import decode
 from projections.progress import Progress
-from schemas.counted import first_few
 from schemas.credentials import without_credentials
 from schemas.events.run import RunStarted
 from schemas.identifiers import RUN_STREAM
-from schemas.transfer.study import TransferStudy
+
+if TYPE_CHECKING:
+    from actors.study.kind import StudyKind
 
 
 @click.command("run")
@@ -67,7 +68,7 @@ def run_study(
     Raises the LedgerError that stopped the study; the stop is recorded first in every case.
     """
     from actors.study.declarations import differs, edited
-    from actors.study_kinds import orders_in
+    from actors.study_kinds import kind_in, orders_in
     from ledger.cli.next_step import as_bound
     from projections.fold import fold
     from schemas.commands import StartRun, StopRun
@@ -76,7 +77,7 @@ def run_study(
         said = without_credentials(detail)[:2000]
         carry_out(context, StopRun(reason=reason, detail=said), orders)
 
-    orders = orders_in(context)
+    kind, orders = kind_in(context), orders_in(context)
     prove_no_worker(context)
     progress = fold(Progress(context.artifacts.get), context.log_facts())
     if progress.completed:
@@ -90,7 +91,8 @@ def run_study(
         return 0, progress
     try:
         carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), orders)
-        warn_of_other_programs(context)
+        for warning in kind.before_run(context):
+            print(f"ledger: {printable(warning)}", file=sys.stderr)
         with live_display() as look:
 
             def follow(now: Progress) -> None:
@@ -101,7 +103,7 @@ def run_study(
             count = graders or os.cpu_count() or 1
             Supervisor(
                 context,
-                lambda stack: launch(context, stack, count),
+                lambda stack: launch(context, kind, stack, count),
                 follow,
                 lambda: Checkpointer(context.directory).sign(context.log),
             ).run()
@@ -122,26 +124,6 @@ def run_study(
     return 0, progress
 
 
-def warn_of_other_programs(context: Context) -> None:
-    """One line on standard error where a command brings other files than at the freeze: no document
-    binds them, so that the run begins, and its records say so."""
-    from actors.transfer.suite import present_programs
-    from projections.fold import fold
-    from projections.transfer.frozen_programs import SHOWN, FrozenPrograms
-
-    _, study = context.directory.read_study()
-    if not isinstance(study, TransferStudy):
-        return
-    programs = fold(FrozenPrograms(context.artifacts.get), context.log_facts())
-    if changed := programs.changed(present_programs(context.directory, study)):
-        print(
-            f"ledger: since the freeze {printable(first_few(changed, SHOWN))}: what runs "
-            "with it is exploratory. Files that `documents` lists are bound, and no run begins "
-            "with other ones",
-            file=sys.stderr,
-        )
-
-
 def has_begun(context: Context) -> bool:
     """True once this run is recorded, also where what recorded it could not say so any more."""
     return any(
@@ -150,10 +132,10 @@ def has_begun(context: Context) -> bool:
     )
 
 
-def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:
+def launch(context: Context, kind: "StudyKind", stack: ExitStack, graders: int) -> list[Worker]:
     """Start the set of one machine: the stand-in server where the study is a rehearsal, then one
     worker a role that the kind of study needs, and several graders."""
-    from actors.rehearsal.briefs import start_stand_in
+    from actors.rehearsal.stand_in import start_stand_in
     from projections.fold import fold
 
     study = fold(Progress(context.artifacts.get), context.study_facts()).study
@@ -161,20 +143,17 @@ def launch(context: Context, stack: ExitStack, graders: int) -> list[Worker]:
     options: list[str] = []
     workers: list[Worker] = []
     if study.server.kind == "stand_in":
-        stand_in = stack.enter_context(start_stand_in(context))
+        place = context.directory.run / "stand_in"
+        stand_in = stack.enter_context(start_stand_in(place, study, kind.briefs(context)))
         options = ["--server-url", stand_in.base_url, "--lms", stand_in.lms[0]]
         workers.append(Worker("stand-in", stand_in.process, helper=True))
     workers.append(start_worker(context, "scheduler", ["scheduler"]))
     if study.models:
         workers.append(start_worker(context, "model_server", ["model_server"], options))
-    if isinstance(study, TransferStudy):
-        return [*workers, start_worker(context, "memory_session", ["memory_session"])]
-    return [
-        *workers,
-        start_worker(context, "cell", ["cell"]),
-        start_worker(context, "test_run", ["test_run"]),
-        *(start_worker(context, f"grader-{n}", ["grader"]) for n in range(graders)),
-    ]
+    for role in kind.roles:
+        names = [f"grader-{n}" for n in range(graders)] if role == "grader" else [role]
+        workers += [start_worker(context, name, [role]) for name in names]
+    return workers
 
 
 @contextmanager

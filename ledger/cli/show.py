@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -39,13 +39,13 @@ from schemas.events.transfer import (
     SurfaceRead,
 )
 from schemas.identifiers import parse_cell_id
+from schemas.repair.study import RepairStudy
+from schemas.study import StudyError, of_kind
+
+if TYPE_CHECKING:
+    from projections.progress import Progress
 
 SHORT_TEXT = 60
-NO_TASKS = (
-    "a transfer study has families and no tasks: `ledger status --cells` lists its runs, `ledger "
-    "show CELL` tells one"
-)
-
 MAX_STORY_TEXT = 400
 MAX_STORY_BYTES = 4 * MAX_STORY_TEXT
 STORY = {
@@ -293,13 +293,25 @@ def _show_analysis(context: Context, study: Path, reason: str | None) -> None:
     print_json(msgspec.json.decode(context.artifacts.get(last.results)))
 
 
+def require_tasks(progress: "Progress") -> None:
+    """Raises Usage where a study of another kind is frozen, which has no tasks."""
+    if progress.study is None:
+        return
+    try:
+        of_kind(RepairStudy, progress.study)
+    except StudyError as error:
+        raise Usage(
+            f"{error}, which has no tasks: `ledger status --cells` lists its cells, `ledger show "
+            "CELL` tells one"
+        ) from None
+
+
 def _show_tasks(context: Context, as_json: bool) -> None:
     from projections.fold import fold
     from projections.progress import Progress
 
     progress = fold(Progress(context.artifacts.get), context.log_facts())
-    if progress.suite is not None:
-        raise Usage(NO_TASKS)
+    require_tasks(progress)
     tasks = progress.tasks
     rows = [
         {

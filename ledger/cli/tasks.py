@@ -157,7 +157,7 @@ def show(study: Path, as_json: bool, task: str | None) -> None:
     """List the validated or frozen tasks, or show one with its statement."""
     import msgspec
 
-    from ledger.cli.show import NO_TASKS
+    from ledger.cli.show import require_tasks
     from projections.fold import fold
     from projections.progress import Progress
     from projections.repair.tasks import MinedTasks
@@ -165,8 +165,7 @@ def show(study: Path, as_json: bool, task: str | None) -> None:
     with reading(study) as context:
         facts = list(context.log_facts())
         progress = fold(Progress(context.artifacts.get), facts)
-        if progress.suite is not None:
-            raise Usage(NO_TASKS)
+        require_tasks(progress)
         frozen = progress.tasks
         mined = fold(MinedTasks(context.artifacts.get), facts)
         found = frozen or {t.id: t for name in mined.mined for t in mined.valid_tasks(name)}

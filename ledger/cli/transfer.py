@@ -139,8 +139,7 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
         )
     if not files:
         directory = StudyDirectory(study)
-        _, declared = directory.read_study()
-        assert isinstance(declared, TransferStudy)
+        _, declared = directory.read_study_of(TransferStudy)
         check_commands(directory, declared)
 
 
@@ -164,12 +163,7 @@ def _load(study: Path, files: Sequence[Path]) -> tuple[dict[str, "LoadedFamily"]
                 raise Usage(f"{path} is a folder; name its files") from None
     else:
         directory = StudyDirectory(study)
-        _, declared = directory.read_study()
-        if not isinstance(declared, TransferStudy):
-            raise Usage(
-                f'{directory.toml} is of kind "{declared.kind}" and names no families: name the '
-                "files to validate"
-            )
+        _, declared = directory.read_study_of(TransferStudy)
         contents = {name: directory.document(name) for name in declared.suite.families}
     loaded: dict[str, LoadedFamily] = {}
     unread: list[str] = []

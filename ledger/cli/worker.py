@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ from ledger.cli.printable import printable
 from ledger.clock import new_id
 from ledger.errors import LedgerError, Refused, Usage
 from schemas.study import Server
-from schemas.transfer.study import TransferStudy
 
 if TYPE_CHECKING:
     from actors.servers.contract import ModelServer
@@ -81,15 +81,12 @@ def command(study: Path, roles: str, supervised: str, server_url: str, lms: str)
 
 
 def handlers_of(
-    context: Context,
-    roles: list[str],
-    server_url: str,
-    lms: str,
-    closing: ExitStack | None = None,
+    context: Context, roles: Collection[str], server_url: str, lms: str, closing: ExitStack
 ) -> Handlers:
     """Handlers of these roles, wired to what they need. Imports only what the roles use.
 
     ``closing`` is left when the worker ends: what a handler keeps open is closed then."""
+    from actors.study_kinds import kind_of
     from projections.fold import fold
     from projections.progress import Progress
     from schemas import commands
@@ -97,11 +94,13 @@ def handlers_of(
     study = fold(Progress(context.artifacts.get), context.study_facts()).study
     if study is None:
         raise Refused("the study is not frozen: `ledger freeze` first")
+    kind = kind_of(study)
     handlers: Handlers = {}
     if "scheduler" in roles:
         from actors.study.scheduler import Scheduler
 
-        handlers = {**handlers, commands.ContinueStudy: Scheduler().continue_study}
+        scheduler = Scheduler(kind.next_step, ("model_server", *kind.roles))
+        handlers = {**handlers, commands.ContinueStudy: scheduler.continue_study}
     if "model_server" in roles:
         from actors.model_server import ModelServerActor
         from actors.servers.http_model_server import Limits
@@ -111,39 +110,15 @@ def handlers_of(
             first_token_s=float(declared.first_token_s), progress_s=float(declared.progress_s)
         )
         server = _model_server(context, declared, limits, server_url, lms)
-        actor = ModelServerActor(study, server)
+        actor = ModelServerActor(study, server, kind.advance)
         handlers = {
             **handlers,
             commands.EnsureResident: actor.ensure_resident,
             commands.AskModel: actor.ask_model,
             commands.ReleaseModels: actor.release_models,
         }
-    if "memory_session" in roles and isinstance(study, TransferStudy):
-        from actors.transfer.frozen_suite import FrozenTransfer
-        from actors.transfer.sessions import MemorySessions
-
-        sessions = MemorySessions(FrozenTransfer(context))
-        if closing is not None:
-            closing.callback(sessions.close)
-        handlers = {**handlers, commands.AdvanceSession: sessions.advance}
-    if isinstance(study, TransferStudy) or not {"cell", "test_run", "grader"} & set(roles):
-        return handlers
-    from actors.repair.cells import CellActor
-    from actors.repair.frozen_study import FrozenStudy
-    from actors.repair.grading import Grader
-
-    frozen = FrozenStudy(context)
-    if "cell" in roles:
-        handlers = {**handlers, commands.AdvanceCell: CellActor(frozen).advance}
-    if "test_run" in roles or "grader" in roles:
-        grader = Grader(frozen)
-        handlers = {
-            **handlers,
-            commands.RunPublicTests: grader.run_public_tests,
-            commands.GradeCell: grader.grade_cell,
-            commands.CheckGold: grader.check_gold,
-        }
-    return handlers
+    own = [role for role in kind.roles if role in roles]
+    return {**handlers, **(kind.workers(context, own, closing) if own else {})}
 
 
 def _model_server(

@@ -16,7 +16,6 @@ from schemas.events.run import StudyCompleted
 from schemas.events.study import AmendmentRecorded, PlanPrepared, StudyFrozen
 from schemas.events.transfer import CaseFinished
 from schemas.plan import Plan
-from schemas.repair.study import RepairStudy
 from schemas.study_file import parse_study
 
 
@@ -67,7 +66,7 @@ class CompletenessAudit:
         self._last_started = -1
         self._completed = False
         self._graded_apart = True
-        """False for a transfer study: it is judged by projections, not by a grader."""
+        """Whether a grader gives verdicts; else projections do."""
 
     def apply(self, fact: Fact) -> None:
         for problem in self._problems(fact.event, fact.stream):
@@ -103,7 +102,7 @@ class CompletenessAudit:
         plan = msgspec.json.decode(self._read(self._plan.plan), type=Plan)
         study = parse_study(self._read(event.study))
         self._attempts_allowed = study.max_attempts
-        self._graded_apart = isinstance(study, RepairStudy)
+        self._graded_apart = study.GRADED
         self._cells = {str(planned.cell): _Cell(planned.position) for planned in plan.cells}
 
     def _amend(self, event: AmendmentRecorded) -> Iterator[str]:
@@ -188,7 +187,7 @@ class CompletenessAudit:
         )
 
     def _seen(self) -> dict[str, int]:
-        """In the words of the kind: cells are graded, runs of a suite are observed; either void."""
+        """Cells are graded, or runs observed; either void."""
         cells = self._cells.values()
         if self._graded_apart:
             graded, void = sum(cell.graded for cell in cells), sum(cell.void for cell in cells)

@@ -20,7 +20,6 @@ from schemas.events.study import (
 )
 from schemas.events.transfer import CaseFinished
 from schemas.study_file import parse_study
-from schemas.transfer.study import TransferStudy
 
 
 class InspectionAudit:
@@ -54,7 +53,7 @@ class InspectionAudit:
         self._completed = False
         self._first_grade: int | None = None
         self._graded: set[str] = set()
-        self._is_transfer = False
+        self._is_graded = True
         self._observed: set[str] = set()
         self._inspections = self._shown = 0
 
@@ -78,11 +77,11 @@ class InspectionAudit:
                 self._shown += 1
 
     def _with_outcome(self) -> int:
-        return len(self._observed if self._is_transfer else self._graded)
+        return len(self._graded if self._is_graded else self._observed)
 
     @property
     def _cells(self) -> str:
-        return "observed runs" if self._is_transfer else "graded cells"
+        return "graded cells" if self._is_graded else "observed runs"
 
     def _problems(self, event: Event, stream: str) -> Iterator[str]:
         match event:
@@ -90,7 +89,7 @@ class InspectionAudit:
                 if isinstance(event, StudyFrozen):
                     self._frozen = True
                     study = parse_study(self._read(event.study))
-                    self._is_transfer = isinstance(study, TransferStudy)
+                    self._is_graded = study.GRADED
                     self._grades_at_end = study.grading.when == "end"
                 if self._first_grade is not None:
                     yield f"{event.TYPE} after outcomes existed (record {self._first_grade})"
@@ -114,7 +113,7 @@ class InspectionAudit:
     def verdict(self) -> Verdict:
         return self._findings.verdict(
             applicable=self._frozen,
-            **{"observed" if self._is_transfer else "graded": self._with_outcome()},
+            **{"graded" if self._is_graded else "observed": self._with_outcome()},
             inspections=self._inspections,
             analyses_and_reports=self._shown,
         )

@@ -22,20 +22,14 @@ from projections.analyses.missing_pairs import missing_pairs_bounds
 from projections.analyses.paired_bootstrap import BootstrapInterval, bootstrap_contrasts
 from projections.analyses.paired_intervals import paired_intervals
 from projections.analyses.paired_outcomes import PairedOutcome, pair_by_task, tabulate
-from projections.repair.declaration_history import (
-    Declaration,
-    declared_budgets,
-    declared_models,
-    standing_of,
-    withdrawn_contrasts,
-)
+from projections.declaration_history import Declaration, declared_models
+from projections.repair.contrast_history import declared_budgets, standing_of, withdrawn_contrasts
 from projections.repair.outcomes import Outcomes
 from projections.repair.results import (
     AnalysedCell,
     ArmSummary,
     BySymbol,
     Completion,
-    ComputedFrom,
     ContrastResult,
     Family,
     Flow,
@@ -46,10 +40,10 @@ from projections.repair.results import (
     RepeatedCell,
     Results,
     Sensitivity,
-    Share,
     WithoutRepository,
 )
 from projections.residency import Residency
+from projections.results import ComputedFrom, Share
 from schemas.events.cell import CellClass
 from schemas.identifiers import parse_cell_id
 from schemas.repair.study import Contrast, RepairStudy
@@ -64,7 +58,7 @@ def analyse(
     outcomes: Outcomes,
     residency: Residency,
     computed_from: ComputedFrom,
-    declarations: Sequence[Declaration] = (),
+    declarations: Sequence[Declaration[RepairStudy]] = (),
     code_not_as_frozen: Sequence[str] = (),
 ) -> Results:
     """Compute everything that the study declares.
@@ -153,7 +147,7 @@ def _contrasts(
     matrix: Sequence[AnalysedCell],
     stratum: dict[str, str],
     alpha: Fraction,
-    declarations: Sequence[Declaration],
+    declarations: Sequence[Declaration[RepairStudy]],
 ) -> tuple[tuple[ContrastResult, ...], tuple[Family, ...]]:
     confidence = 1 - alpha
     pairs = {c.id: _pairs(c, matrix, stratum, _resolved) for c in study.contrasts}

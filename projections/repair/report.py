@@ -14,7 +14,7 @@ from projections.analyses.missing_pairs import PairedEstimate
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE, BootstrapInterval
 from projections.analyses.power import mcnemar_power
 from projections.analyses.single_proportion import wilson_interval
-from projections.repair.results import ArmSummary, Completion, ContrastResult, Results, Share
+from projections.repair.results import ArmSummary, Completion, ContrastResult, Results
 from projections.repair.tasks import MinedTasks
 from projections.report.conduct import Conduct
 from projections.report.model import (
@@ -62,6 +62,7 @@ from projections.report.sections import (
     readings_section,
     reproduction_section,
 )
+from projections.results import Share
 from schemas.counted import counted
 from schemas.repair.study import RepairStudy
 from schemas.repair.task import Task

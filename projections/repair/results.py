@@ -5,7 +5,6 @@
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
 from projections.analyses.holm import HolmAdjustment
@@ -14,25 +13,10 @@ from projections.analyses.missing_pairs import MissingPairsBounds
 from projections.analyses.paired_bootstrap import BootstrapInterval
 from projections.analyses.paired_intervals import PairedIntervals
 from projections.analyses.paired_outcomes import PairedTable
-from schemas.base import Count, Digest, Position, Value
+from projections.results import ComputedFrom, DeclaredModel, Share
+from schemas.base import Count, Position, Value
 from schemas.identifiers import Identifier
 from schemas.repair.study import Budgets
-from schemas.study import Model
-
-
-class Share(Value):
-    """``n`` of ``of``. Never divided here: 0 of 0 is not estimable."""
-
-    n: Count
-    of: Count
-
-
-class ComputedFrom(Value):
-    """Which records the numbers rest on."""
-
-    study: Annotated[Digest, Meta(description="digest of the frozen study")]
-    head: Annotated[Position, Meta(description="seq of the last record that was read")]
-    leaf: Annotated[Digest, Meta(description="leaf of that record")]
 
 
 class AnalysedCell(Value):
@@ -276,14 +260,6 @@ class Reliability(Value):
     agreement: Share
 
 
-class DeclaredModel(Value):
-    """A model as it was declared for a while: all that every turn of a cell sent or required."""
-
-    since: Annotated[Position, Meta(description="record of the freeze or of an amendment")]
-    cells: Annotated[Count, Meta(description="whose last attempt began while it was declared so")]
-    model: Model
-
-
 class DeclaredBudgets(Value):
     """What a cell could spend, as it was declared for a while."""
 
@@ -293,7 +269,7 @@ class DeclaredBudgets(Value):
 
 
 class Results(Value):
-    """What one analysis gives. ``encode_results`` makes the bytes that a record names."""
+    """What the analysis of a repair study gives."""
 
     format: Literal[1]
     study_id: Identifier
@@ -331,8 +307,3 @@ class Results(Value):
     def contrast(self, contrast_id: str) -> ContrastResult:
         """Raises KeyError for one that is not declared."""
         return {contrast.id: contrast for contrast in self.contrasts}[contrast_id]
-
-
-def encode_results(results: Results) -> bytes:
-    """JSON for programs and for people: the same results give the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"

@@ -4,7 +4,7 @@ Percentages only from ten observations on; 0 of 0 is "not estimable"; a p-value 
 as it takes for the printed number to stand on the same side of alpha as the exact one.
 """
 
-from projections.repair.results import Share
+from projections.results import Share
 
 MINUS = "\u2212"
 NOT_ESTIMABLE = "not estimable"

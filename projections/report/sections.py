@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from projections.amendments import IN_WORDS, Amendments, changed_keys
-from projections.repair.results import ComputedFrom, DeclaredModel
 from projections.report.conduct import Conduct, Deviation
 from projections.report.model import (
     Block,
@@ -19,6 +18,7 @@ from projections.report.model import (
 )
 from projections.report.numbers import count
 from projections.report.plain_text import listed
+from projections.results import ComputedFrom, DeclaredModel
 from schemas.counted import counted
 
 

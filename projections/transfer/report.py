@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from projections.amendments import Amendments
-from projections.repair.results import Share
 from projections.report.conduct import Conduct, Deviation
 from projections.report.model import (
     BANNER,
@@ -36,6 +35,7 @@ from projections.report.sections import (
     readings_section,
     reproduction_section,
 )
+from projections.results import Share
 from projections.transfer.counts import (
     OF_EVENTS,
     OF_RECORDS,

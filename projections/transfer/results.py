@@ -5,17 +5,14 @@ same bytes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-from ledger.log import Fact
-from projections.fold import ReadArtifact
-from projections.repair.declaration_history import declared_models
-from projections.repair.results import ComputedFrom, DeclaredModel
+from projections.declaration_history import Declaration, declared_models
+from projections.results import ComputedFrom, DeclaredModel
 from projections.transfer.counts import (
     Behaviour,
     CaseResult,
@@ -33,11 +30,9 @@ from projections.transfer.counts import (
 from projections.transfer.frozen_programs import FrozenPrograms, OtherProgram
 from projections.transfer.remediations import Repair, Repairs
 from projections.transfer.scores import RunScore, TransferScores
-from schemas.base import Count, Digest, Event, Position, Value
-from schemas.events.study import AmendmentRecorded, StudyFrozen
+from schemas.base import Count, Digest, Position, Value
 from schemas.events.transfer import Capabilities, SystemDescribed
 from schemas.identifiers import parse_cell_id
-from schemas.study_file import parse_study
 from schemas.transfer.family import Stage, Waiver
 from schemas.transfer.study import System, Threshold, TransferStudy
 
@@ -202,11 +197,6 @@ class TransferResults(Value):
         return tuple(run for run in self.runs if run.boundary_failure)
 
 
-def encode_results(results: TransferResults) -> bytes:
-    """JSON for programs and for people: the same results give the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
-
-
 # --- when a threshold or a system was chosen ------------------------------------------------------
 
 _CHOSEN = {
@@ -218,27 +208,15 @@ _CHOSEN = {
 EXPLORATORY = ("after_first_cell", "after_inspection")
 
 
-@dataclass
-class DeclarationHistory:
-    """Every version of the study: (seq, finding, study)."""
+@dataclass(frozen=True)
+class ChosenWhen:
+    """Since when thresholds and systems are what they are, by the versions of the study."""
 
-    FOLDS: ClassVar[tuple[type[Event], ...]] = (StudyFrozen, AmendmentRecorded)
-
-    read: ReadArtifact
-    versions: list[tuple[int, str, TransferStudy]] = field(default_factory=list)
-
-    def apply(self, fact: Fact) -> None:
-        event = fact.event
-        if not isinstance(event, StudyFrozen | AmendmentRecorded):
-            return
-        study = parse_study(self.read(event.study))
-        if isinstance(study, TransferStudy):
-            finding = "frozen" if isinstance(event, StudyFrozen) else event.finding
-            self.versions.append((fact.seq, finding, study))
+    versions: Sequence[Declaration[TransferStudy]]
 
     def thresholds(self) -> dict[str, Chosen]:
         """By id of a present threshold: since when it stands as it is."""
-        present = self.versions[-1][2].thresholds if self.versions else ()
+        present = self.versions[-1].study.thresholds if self.versions else ()
         return {each.id: self._since(_threshold, each.id) for each in present}
 
     def system(self, memory: str, driver: str) -> Chosen:
@@ -250,32 +228,32 @@ class DeclarationHistory:
         if not self.versions:
             return Chosen(words="", exploratory=False)
         since = self.versions[-1]
-        now = part(since[2], *names)
+        now = part(since.study, *names)
         for version in reversed(self.versions):
-            if part(version[2], *names) != now:
+            if part(version.study, *names) != now:
                 break
             since = version
-        seq, finding, _ = since
         return Chosen(
-            words=f"{_CHOSEN[finding]} (record {seq})", exploratory=finding in EXPLORATORY
+            words=f"{_CHOSEN[since.finding]} (record {since.seq})",
+            exploratory=since.finding in EXPLORATORY,
         )
 
     def dropped(self) -> tuple[DroppedThreshold, ...]:
         """Thresholds that stood and do not stand any more as they were."""
         found = []
-        for (_, _, before), (seq, finding, after) in pairwise(self.versions):
-            for threshold in before.thresholds:
-                if threshold in after.thresholds:
+        for before, after in pairwise(self.versions):
+            for threshold in before.study.thresholds:
+                if threshold in after.study.thresholds:
                     continue
-                now = _threshold(after, threshold.id)
+                now = _threshold(after.study, threshold.id)
                 how = "changed" if now else "removed"
                 found.append(
                     DroppedThreshold(
                         id=threshold.id,
                         was=threshold_words(threshold),
                         now=threshold_words(now[0]) if now else "",
-                        seq=seq,
-                        finding=_CHOSEN[finding]
+                        seq=after.seq,
+                        finding=_CHOSEN[after.finding]
                         .replace("chosen", how)
                         .replace("set by", f"{how} by"),
                     )
@@ -319,7 +297,7 @@ def threshold_words(threshold: Threshold) -> str:
 
 def transfer_results(
     scores: TransferScores,
-    history: DeclarationHistory,
+    versions: Sequence[Declaration[TransferStudy]],
     repairs: Repairs,
     programs: FrozenPrograms,
     computed_from: ComputedFrom,
@@ -332,12 +310,13 @@ def transfer_results(
     if suite is None or study is None:
         raise ValueError("no suite is frozen")
     runs = scores.scores()
+    chosen = ChosenWhen(versions)
     counts = class_counts(runs)
     declared = [(system.memory, system.driver) for system in study.systems]
     ran = [run.system for run in runs if run.system not in declared]
     systems = list(dict.fromkeys([*declared, *ran]))
     results = {
-        system: _system(*system, runs, scores, history.system(*system), programs)
+        system: _system(*system, runs, scores, chosen.system(*system), programs)
         for system in systems
     }
     waiting = {system: found.waiting for system, found in results.items()}
@@ -354,9 +333,9 @@ def transfer_results(
         families=tuple(family_results(runs, scores.planned, suite)),
         counts=tuple(counts),
         thresholds=tuple(
-            threshold_results(study.thresholds, counts, systems, history.thresholds(), waiting)
+            threshold_results(study.thresholds, counts, systems, chosen.thresholds(), waiting)
         ),
-        dropped=history.dropped(),
+        dropped=chosen.dropped(),
         waivers=tuple(
             FrozenWaiver(family=family.family_id, waiver=waiver)
             for family in suite.families
@@ -364,7 +343,8 @@ def transfer_results(
         ),
         repairs=tuple(_repair(name, found, scores) for name, found in repairs.repairs.items()),
         models=declared_models(
-            [(seq, study.models) for seq, _, study in history.versions], _began(scores, history)
+            [(version.seq, version.study.models) for version in versions],
+            _began(scores, versions),
         ),
         other_programs=tuple(
             programs.others[run.cell] for run in runs if run.cell in programs.others
@@ -374,10 +354,12 @@ def transfer_results(
     )
 
 
-def _began(scores: TransferScores, history: DeclarationHistory) -> list[tuple[str, int]]:
+def _began(
+    scores: TransferScores, versions: Sequence[Declaration[TransferStudy]]
+) -> list[tuple[str, int]]:
     """(model, record) of the last attempt of every run whose driver asks one. What a driver is does
     not change once a run has begun."""
-    asked = {d.id: d.model for _, _, study in history.versions for d in study.drivers if d.model}
+    asked = {d.id: d.model for version in versions for d in version.study.drivers if d.model}
     runs = [(parse_cell_id(cell).agent, run) for cell, run in scores.evidence.items()]
     return [(asked[driver], run.events[0].seq) for driver, run in runs if driver in asked]
 

@@ -231,6 +231,7 @@ class RepairStudy(Study):
     """The whole of ``study.toml`` for `kind = "repair"`."""
 
     KIND: ClassVar[str] = "repair"
+    GRADED: ClassVar[bool] = True
     kind: Annotated[Literal["repair"], Meta(description="which study: repair of mined tasks")]
     preregistered: Annotated[
         bool, Meta(description="true: grading must wait until the last cell has ended")
@@ -253,6 +254,9 @@ class RepairStudy(Study):
     @property
     def max_attempts(self) -> int:
         return self.budgets.infrastructure_attempts
+
+    def model_of(self, agent: str) -> str:
+        return agent
 
     def repository(self, repository_id: str) -> Repository:
         """Raises LookupError where the study declares no such repository."""

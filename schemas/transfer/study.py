@@ -165,6 +165,7 @@ class TransferStudy(Study):
     """The whole of ``study.toml`` for `kind = "transfer"`."""
 
     KIND: ClassVar[str] = "transfer"
+    GRADED: ClassVar[bool] = False
     kind: Annotated[Literal["transfer"], Meta(description="which study: transfer of corrections")]
     suite: Suite
     memories: Annotated[tuple[Memory, ...], Meta(min_length=1)]
@@ -196,6 +197,9 @@ class TransferStudy(Study):
     @property
     def max_attempts(self) -> int:
         return self.attempts
+
+    def model_of(self, agent: str) -> str:
+        return self.driver(agent).model
 
     def memory(self, memory_id: str) -> Memory:
         """Raises LookupError where the study declares no such memory."""

@@ -6,18 +6,16 @@ from hashlib import sha256
 
 import pytest
 
+from actors.model_turns import ModelRequest, RecordedAnswer, RecordedCall
 from actors.repair.cell_engine import (
     AnsweredTurn,
     CellEngine,
     Ended,
     FailedTurn,
-    ModelRequest,
     Need,
     NeedModel,
     NeedTests,
     PublicReport,
-    RecordedAnswer,
-    RecordedCall,
     estimate_tokens,
 )
 from harnesses import registry

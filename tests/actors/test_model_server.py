@@ -9,10 +9,11 @@ import pytest
 
 from actors.loop import Context, Done, Work
 from actors.model_server import ModelServerActor
+from actors.model_turns import ModelRequest, RecordedAnswer
 from actors.rehearsal.stand_in_chat import Call, Turn
 from actors.rehearsal.stand_in_lms import write_lms_wrapper
 from actors.rehearsal.stand_in_server import StandInServer
-from actors.repair.cell_engine import ModelRequest, RecordedAnswer
+from actors.repair.kind import REPAIR
 from actors.servers.contract import (
     ChatAnswer,
     ChatError,
@@ -66,7 +67,7 @@ def client(stand_in: StandInServer, lms: list[str]) -> Iterator[LMStudio]:
 
 @pytest.fixture
 def actor(client: LMStudio) -> ModelServerActor:
-    return ModelServerActor(STUDY, client, sleep=lambda seconds: None)
+    return ModelServerActor(STUDY, client, REPAIR.advance, sleep=lambda seconds: None)
 
 
 T = TypeVar("T", Residents, Checked, Loaded, Unloaded, ChatAnswer)
@@ -339,7 +340,7 @@ def test_another_model_answering_is_fatal(
 def test_an_orphaned_request_is_abandoned_and_asked_again_as_an_attempt(
     client: LMStudio, take: Take, events: Events, context: Context
 ) -> None:
-    ensure(ModelServerActor(STUDY, client), take)
+    ensure(ModelServerActor(STUDY, client, REPAIR.advance), take)
     finish(context)
     work = take(question(context))
     begun = TurnStarted(
@@ -350,7 +351,7 @@ def test_an_orphaned_request_is_abandoned_and_asked_again_as_an_attempt(
     claim = context.log.claim(["model_server"], 60.0)
     assert claim is not None
     again = Work(context, claim, "model_server", work.command, 1)
-    ended(again, ModelServerActor(STUDY, client).ask_model(again))
+    ended(again, ModelServerActor(STUDY, client, REPAIR.advance).ask_model(again))
     turns = [
         (type(f.event), f.event.attempt)
         for f in events()
@@ -362,10 +363,10 @@ def test_an_orphaned_request_is_abandoned_and_asked_again_as_an_attempt(
 def test_a_restarted_server_is_noticed_and_the_model_loaded_again(
     client: LMStudio, take: Take, events: Events, context: Context, stand_in: StandInServer
 ) -> None:
-    ensure(ModelServerActor(STUDY, client), take)
+    ensure(ModelServerActor(STUDY, client, REPAIR.advance), take)
     finish(context)
     stand_in.state.instances.clear()  # the server was restarted
-    ask(ModelServerActor(STUDY, client), take, context)  # by a new process of ours
+    ask(ModelServerActor(STUDY, client, REPAIR.advance), take, context)  # by a new process of ours
     assert [k for k in kinds(events) if k.startswith(("model", "turn"))] == [
         "model.load_started",
         "model.loaded",
@@ -387,7 +388,7 @@ def test_what_an_unrecorded_load_left_behind_is_unloaded_first(
     client.load(STUDY.model("M002"))  # and here the process was killed
     context.log.release_all()
     finish(context)
-    ensure(ModelServerActor(STUDY, client), take)
+    ensure(ModelServerActor(STUDY, client, REPAIR.advance), take)
     unloaded = [f.event for f in events() if isinstance(f.event, ModelUnloaded)]
     assert [event.model for event in unloaded] == ["M002"]
     assert kinds(events)[-1] == "model.loaded"
@@ -459,7 +460,7 @@ def test_a_real_study_accepts_no_answer_of_a_stand_in(
     disguised: Disguised, take: Take, events: Events, context: Context, operation: str
 ) -> None:
     disguised.honest = operation
-    real = ModelServerActor(REAL, disguised, sleep=lambda seconds: None)
+    real = ModelServerActor(REAL, disguised, REPAIR.advance, sleep=lambda seconds: None)
     with pytest.raises(PreflightMismatch, match="a stand-in answers"):
         ensure(real, take)
         finish(context)
@@ -480,7 +481,7 @@ def test_nor_a_failure_of_one(
     fault: str,
 ) -> None:
     disguised.honest = "chat"
-    real = ModelServerActor(REAL, disguised, sleep=lambda seconds: None)
+    real = ModelServerActor(REAL, disguised, REPAIR.advance, sleep=lambda seconds: None)
     ensure(real, take)
     finish(context)
     stand_in.state.set_faults({fault: {}})
@@ -493,7 +494,7 @@ def test_a_rehearsal_accepts_no_answer_of_a_real_server(
     disguised: Disguised, take: Take, events: Events
 ) -> None:
     with pytest.raises(PreflightMismatch, match="a real server answers"):
-        ensure(ModelServerActor(STUDY, disguised), take)
+        ensure(ModelServerActor(STUDY, disguised, REPAIR.advance), take)
     assert kinds(events) == ["server.mismatched"]
 
 
@@ -525,7 +526,7 @@ def test_a_server_that_is_gone_is_noticed_before_the_retry_and_costs_no_attempt_
     stand_in.state.set_faults({})
     stand_in.state.started = True
     stand_in.state.instances.clear()  # it was started again, with nothing in memory
-    again = ModelServerActor(STUDY, client)
+    again = ModelServerActor(STUDY, client, REPAIR.advance)
     ask(again, take, context)  # a second command for the same turn
     turns = [
         (type(f.event), f.event.attempt)

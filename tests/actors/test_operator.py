@@ -10,8 +10,9 @@ import pytest
 
 import actors.repair.freezing
 from actors.loop import Context, carry_out
+from actors.repair.analysis import ANALYSIS
 from actors.repair.freezing import ORDERS
-from actors.repair.frozen_study import FrozenStudy
+from actors.repair.frozen_study import FrozenRepair
 from actors.sandbox import SandboxReport
 from actors.study.analysis import compute
 from actors.study.digests import package_files
@@ -136,8 +137,8 @@ def test_a_ledger_in_which_it_was_taken_away_is_refused_and_breaks_nothing(
     block, missing = GONE[name]
     study.amend_to(without(NO_CONTRASTS, block), "after_first_cell")
     with pytest.raises(Refused, match=missing):
-        FrozenStudy(context_of(study))
-    assert compute(context_of(study)).flow[0].planned == len(study.cells)
+        FrozenRepair(context_of(study))
+    assert compute(context_of(study), ANALYSIS).flow[0].planned == len(study.cells)
 
 
 def test_a_contrast_may_go_and_an_arm_may_come(study: SmallStudy) -> None:
@@ -161,10 +162,10 @@ def test_an_arm_whose_code_was_amended_runs_with_the_amended_code(tmp_path: Path
     study = SmallStudy(root=tmp_path, log=MemoryLog(), code=other)
     study.write_complete()
     frozen = {arm.id: arm.source for arm in study.frozen.treatments}
-    before = FrozenStudy(context_of(study))
+    before = FrozenRepair(context_of(study))
     assert {arm: before.treatment(arm).source for arm in frozen} == frozen
     amend(study, TOML)
-    after = FrozenStudy(context_of(study))
+    after = FrozenRepair(context_of(study))
     present = registry.source_digest(registry.find_harness("H000"))
     assert after.treatment("H000").source == present != frozen["H000"]
     assert after.treatment("H018").source == frozen["H018"]

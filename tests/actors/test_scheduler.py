@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.loop import Done
-from actors.study.scheduler import next_step
+from actors.repair.scheduling import next_step
 from ledger.errors import SafetyStop
 from projections.progress import CellProgress, Progress
 from schemas.commands import (

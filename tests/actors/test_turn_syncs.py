@@ -8,9 +8,10 @@ import pytest
 import ledger.atomic_file
 from actors.loop import Context, perform, request
 from actors.model_server import ModelServerActor
+from actors.model_turns import ModelRequest
 from actors.rehearsal.stand_in_chat import Call, Turn
 from actors.rehearsal.stand_in_server import StandInServer
-from actors.repair.cell_engine import ModelRequest
+from actors.repair.kind import REPAIR
 from actors.servers.lmstudio import LMStudio
 from ledger.artifacts import Artifacts
 from ledger.log import Claim
@@ -37,7 +38,7 @@ def test_the_model_servers_half_leaves_room_for_the_cells(
     log = SqliteLog.create(directory.ledger)
     context = Context(log, Artifacts(directory.artifacts), directory, "run-1")
     context.artifacts.put(b"the first put of a process makes the folders", "text/plain")
-    actor = ModelServerActor(STUDY, client)
+    actor = ModelServerActor(STUDY, client, REPAIR.advance)
     handlers = {EnsureResident: actor.ensure_resident, AskModel: actor.ask_model}
 
     def take() -> Claim:

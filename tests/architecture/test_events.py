@@ -6,26 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from actors.study_kinds import KINDS
+from ledger.cli.docs import EMITTERS as OF_EVERY_KIND
 from schemas.events import ALL_EVENTS, EVENT_TYPES
 
 ROOT = Path(__file__).parents[2]
-EMITTERS = (
-    "actors.study.analysis",
-    "actors.repair.cells",
-    "actors.transfer.corrections",
-    "actors.repair.grading",
-    "actors.transfer.case_run",
-    "actors.transfer.sessions",
-    "actors.mining.handlers",
-    "actors.model_server",
-    "actors.study.freezing",
-    "actors.study.orders",
-    "actors.repair.freezing",
-    "actors.transfer.freezing",
-    "actors.study.scheduler",
-    "actors.transfer.analysis",
-    "actors.transfer.remediation",
-)
+EMITTERS = (*OF_EVERY_KIND, *(name for kind in KINDS.values() for name in kind.emitters))
 BY_THE_LOOP = {
     "ledger.created.v1",
     "command.requested.v1",

@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.repair.cell_engine import (
-    AnsweredTurn,
-    CellEngine,
-    Ended,
-    NeedModel,
-    RecordedAnswer,
-    RecordedCall,
-)
+from actors.model_turns import RecordedAnswer, RecordedCall
+from actors.repair.cell_engine import AnsweredTurn, CellEngine, Ended, NeedModel
 from actors.test_runs.patches import make_patch
 from harnesses import registry
 from harnesses.contract import CellInput

@@ -9,9 +9,10 @@ import pytest
 
 from actors.loop import Context, carry_out
 from actors.mining import pack_trees
-from actors.repair.cell_engine import AnsweredTurn, Ended, NeedModel, RecordedAnswer, RecordedCall
+from actors.model_turns import RecordedAnswer, RecordedCall
+from actors.repair.cell_engine import AnsweredTurn, Ended, NeedModel
 from actors.repair.cells import CellActor, finish, new_engine, started
-from actors.repair.frozen_study import FrozenStudy
+from actors.repair.frozen_study import FrozenRepair
 from harnesses import registry
 from projections import store
 from schemas.base import Event
@@ -136,7 +137,7 @@ def write_a_real_cell(tiny: TinyStudy, *, to_the_end: bool = True) -> None:
     tiny.freeze()
     tiny.start_run()
 
-    frozen = FrozenStudy(Context(tiny.log, tiny.artifacts, tiny.directory, "test"))
+    frozen = FrozenRepair(Context(tiny.log, tiny.artifacts, tiny.directory, "test"))
     cell = CELLS[1]
     engine = new_engine(frozen, cell, tiny.artifacts.put)
     answers = iter([answer("read_file", {"path": "src/a.py"}), answer("submit", {})])
@@ -204,7 +205,7 @@ def test_a_cell_keeps_the_budgets_that_it_began_with(ledger: Run, tmp_path: Path
         write_a_real_cell(tiny, to_the_end=False)
         tiny.amend(SMALLER)
         context = Context(tiny.log, tiny.artifacts, tiny.directory, "test")
-        actor = CellActor(FrozenStudy(context))
+        actor = CellActor(FrozenRepair(context))
         carry_out(context, AdvanceCell(cell=CELL), {AdvanceCell: actor.advance})
 
     facts = facts_of(record(tmp_path / "left", leave))

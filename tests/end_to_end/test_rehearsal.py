@@ -2,7 +2,7 @@
 
 import msgspec
 
-from actors.repair.cell_engine import ModelRequest
+from actors.model_turns import ModelRequest
 from actors.test_runs.git_trees import read_snapshot
 from actors.test_runs.leak_probe import gold_only_lines
 from ledger.artifacts import Artifacts

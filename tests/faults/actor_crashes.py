@@ -20,9 +20,9 @@ import msgspec
 
 from actors.loop import Context, carry_out, clear_scratch, perform
 from actors.mining.handlers import Miner
-from actors.rehearsal.briefs import start_stand_in
+from actors.rehearsal.stand_in import start_stand_in
 from actors.study import analysis
-from actors.study_kinds import orders_in
+from actors.study_kinds import kind_in, kind_of, orders_in
 from actors.supervisor import SET_ROLES
 from actors.transfer import corrections
 from actors.transfer import remediation as transfer_repair
@@ -212,7 +212,9 @@ class Laboratory:
             return
         with ExitStack() as stack:
             with self.opened() as context:
-                stand_in = stack.enter_context(start_stand_in(context))
+                briefs = kind_of(declared).briefs(context)
+                place = context.directory.run / "stand_in"
+                stand_in = stack.enter_context(start_stand_in(place, declared, briefs))
             yield stand_in.base_url, stand_in.lms[0]
 
     def kill_at_every_append(self, steps: Iterable[Step]) -> list[tuple[str, int, str]]:
@@ -312,7 +314,7 @@ def acknowledged(told: Sequence[Message]) -> list[Appended]:
 def order(context: Context, command: Command) -> None:
     handlers = {
         **orders_in(context),
-        **analysis.HANDLERS,
+        **analysis.handlers(kind_in(context).analysis()),
         **Miner().handlers(),
         **corrections.HANDLERS,
         **transfer_repair.HANDLERS,
@@ -332,14 +334,17 @@ def take_one(context: Context, server: Sequence[str]) -> None:
     assert stored is not None
     requested = decode(stored).event
     assert isinstance(requested, CommandRequested)
-    perform(context, claim, handlers_of(context, [requested.role], *(server or ("", ""))))
+    with ExitStack() as closing:
+        handlers = handlers_of(context, [requested.role], *(server or ("", "")), closing)
+        perform(context, claim, handlers)
 
 
 def work_to_the_end(context: Context, server: Sequence[str]) -> None:
     context.log.release_all()
-    handlers = handlers_of(context, list(SET_ROLES), *server)
-    while (claim := context.log.claim(SET_ROLES, LEASE_SECONDS)) is not None:
-        perform(context, claim, handlers)
+    with ExitStack() as closing:
+        handlers = handlers_of(context, SET_ROLES, *(server or ("", "")), closing)
+        while (claim := context.log.claim(SET_ROLES, LEASE_SECONDS)) is not None:
+            perform(context, claim, handlers)
 
 
 def watch_appends(tell: Tell, kill: tuple[int, str] | None) -> None:

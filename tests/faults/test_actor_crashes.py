@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.repair.frozen_study import repair_study
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from schemas.events.cell import CellStarted
 from schemas.events.run import StudyCompleted
+from schemas.repair.study import RepairStudy
+from schemas.study import of_kind
 from tests.end_to_end.rehearsal_study import check_commands, make_mined_study, outcomes
 from tests.faults.actor_crashes import (
     Laboratory,
@@ -37,7 +38,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
         patch.setenv(CONFIG_HOME_VARIABLE, str(study.config))
         found = Laboratory(study, place / "copies")
         _, declared = found.directory.read_study()
-        for command in orders_before_the_run(repair_study(declared).repositories[0].id):
+        for command in orders_before_the_run(of_kind(RepairStudy, declared).repositories[0].id):
             found.order(command)
         found.work()
         cells = [f.event.cell for f in found.facts() if isinstance(f.event, CellStarted)]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from actors.loop import Context, carry_out
-from actors.study.analysis import HANDLERS, compute, report_files
+from actors.repair.analysis import ANALYSIS
+from actors.study.analysis import compute, handlers, report_files
 from ledger.memory_log import MemoryLog
 from projections.repair.results import Results
 from schemas.commands import AnalyseStudy, WriteReport
@@ -21,15 +22,15 @@ def context_of(study: SmallStudy) -> Context:
 
 def analysed(study: SmallStudy) -> Results:
     """Record an analysis and return what it recorded."""
-    carry_out(context_of(study), AnalyseStudy(), HANDLERS)
-    return compute(context_of(study))
+    carry_out(context_of(study), AnalyseStudy(), handlers(ANALYSIS))
+    return compute(context_of(study), ANALYSIS)
 
 
 def reported(study: SmallStudy) -> dict[str, bytes]:
     """Record an analysis and a report; its files."""
-    carry_out(context_of(study), AnalyseStudy(), HANDLERS)
-    carry_out(context_of(study), WriteReport(), HANDLERS)
-    return report_files(context_of(study))[1]
+    carry_out(context_of(study), AnalyseStudy(), handlers(ANALYSIS))
+    carry_out(context_of(study), WriteReport(), handlers(ANALYSIS))
+    return report_files(context_of(study), ANALYSIS)[1]
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> SmallStudy:
 
 @pytest.fixture(scope="session")
 def results(complete: SmallStudy) -> Results:
-    return compute(context_of(complete))
+    return compute(context_of(complete), ANALYSIS)
 
 
 @pytest.fixture(scope="session")

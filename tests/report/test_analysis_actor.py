@@ -8,14 +8,16 @@ import msgspec
 import pytest
 
 from actors.loop import carry_out
-from actors.study.analysis import EMITS, HANDLERS, compute, last_analysis, report_files
+from actors.repair.analysis import ANALYSIS
+from actors.study.analysis import EMITS, compute, handlers, last_analysis, report_files
 from actors.study.digests import package_files
 from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.errors import Integrity, Refused
 from ledger.log import decode
 from ledger.merkle import tree_root
 from ledger.signing_keys import load_or_create_signing_key
-from projections.repair.results import Results, encode_results
+from projections.repair.results import Results
+from projections.results import encode_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.command import CommandCompleted, CommandRefused, CommandRequested
@@ -27,7 +29,7 @@ from tests.report.small_study import RAN, TOML, SmallStudy
 def order(study: SmallStudy, command: AnalyseStudy | WriteReport) -> list[Event]:
     """Carry out one command; the events after its request."""
     before = len(study.facts())
-    carry_out(context_of(study), command, HANDLERS)
+    carry_out(context_of(study), command, handlers(ANALYSIS))
     return [fact.event for fact in study.facts()[before + 1 :]]
 
 
@@ -35,7 +37,7 @@ def refusal(study: SmallStudy, command: AnalyseStudy | WriteReport) -> str:
     """Why the command was refused; the refusal is its only record."""
     before = len(study.facts())
     with pytest.raises(Refused) as refused:
-        carry_out(context_of(study), command, HANDLERS)
+        carry_out(context_of(study), command, handlers(ANALYSIS))
     request, end = (fact.event for fact in study.facts()[before:])
     assert isinstance(request, CommandRequested)
     assert isinstance(end, CommandRefused) and end.exit_status == 1
@@ -56,7 +58,7 @@ def test_an_analysis_names_the_last_record_that_it_read(make: Make) -> None:
     assert results.computed_from.head == analysed.head
     assert results.computed_from.leaf == analysed.leaf
     assert results.computed_from.study == study.frozen.digest
-    assert encode_results(compute(context_of(study), analysed.head)) == content
+    assert encode_results(compute(context_of(study), ANALYSIS, analysed.head)) == content
 
 
 def test_a_report_names_the_head_of_its_analysis_and_its_bytes(make: Make) -> None:
@@ -66,7 +68,7 @@ def test_a_report_names_the_head_of_its_analysis_and_its_bytes(make: Make) -> No
     written, _ = order(study, WriteReport())
     assert isinstance(written, ReportWritten)
     _, analysis = last_analysis(context_of(study))
-    head, files = report_files(context_of(study))
+    head, files = report_files(context_of(study), ANALYSIS)
     assert written.head == head == analysis.head
     assert study.artifacts.get(written.html) == files["report.html"]
     assert study.artifacts.get(written.markdown) == files["report.md"]
@@ -86,7 +88,7 @@ def test_a_report_can_be_made_again_byte_for_byte(make: Make) -> None:
     first = reported(study)
     study.inspect("somebody looked once more")  # changes nothing that the report says
     order(study, WriteReport())
-    assert report_files(context_of(study))[1] == first
+    assert report_files(context_of(study), ANALYSIS)[1] == first
 
 
 def test_only_declared_events_are_emitted(make: Make) -> None:
@@ -137,7 +139,7 @@ def test_a_study_that_grades_beside_may_be_analysed_on_the_way(make: Make) -> No
     study = make(toml=beside, ran=ran)
     study.write_complete()
     report = reported(study)["report.md"].decode()
-    results = compute(context_of(study))
+    results = compute(context_of(study), ANALYSIS)
     assert results.interim
     assert results.flow[0].without_verdict == 3  # the fourth ended by infrastructure
     assert "Interim: 3 planned cells without a verdict yet." in report
@@ -181,7 +183,7 @@ def test_code_that_is_not_as_frozen_is_named(make: Make) -> None:
     gone = FrozenFile(name="projections/gone.py", digest="0" * 64)
     study = make(code=(*frozen, gone))
     study.write_complete()
-    assert compute(context_of(study)).code_not_as_frozen == (
+    assert compute(context_of(study), ANALYSIS).code_not_as_frozen == (
         "projections/analyses/mcnemar.py",
         "projections/fold.py",
         "projections/gone.py",
@@ -190,7 +192,7 @@ def test_code_that_is_not_as_frozen_is_named(make: Make) -> None:
     assert "not as frozen: 3 files, projections/analyses/mcnemar.py, " in page
     as_frozen = make()
     as_frozen.write_complete()
-    assert compute(context_of(as_frozen)).code_not_as_frozen == ()
+    assert compute(context_of(as_frozen), ANALYSIS).code_not_as_frozen == ()
 
 
 def signed(study: SmallStudy, size: int, root: bytes, home: Path) -> bytes:
@@ -210,7 +212,7 @@ def test_the_first_checkpoint_that_covers_the_head_is_cited(make: Make, tmp_path
     study.directory.checkpoints.write_bytes(
         b"".join(signed(study, size, tree_root(leaves[:size]), home) for size in sizes)
     )
-    page = report_files(context_of(study))[1]["report.md"].decode()
+    page = report_files(context_of(study), ANALYSIS)[1]["report.md"].decode()
     assert f"Root of {analysis.head + 1} records" in page
     assert tree_root(leaves[: analysis.head + 1]).hex() in page
     cited = f"{len(leaves) - 1} records of small/tiny, root "
@@ -224,7 +226,7 @@ def test_a_checkpoint_with_another_root_stops_the_report(make: Make, tmp_path: P
     size = sum(1 for _ in study.log.read())
     study.directory.checkpoints.write_bytes(signed(study, size, b"\0" * 32, tmp_path / "home"))
     with pytest.raises(Integrity, match="verify-chain"):
-        report_files(context_of(study))
+        report_files(context_of(study), ANALYSIS)
 
 
 def test_the_analysis_reads_nothing_after_its_head(make: Make) -> None:
@@ -232,8 +234,8 @@ def test_the_analysis_reads_nothing_after_its_head(make: Make) -> None:
     study.write_complete()
     head = study.log.head()
     assert head is not None
-    before = encode_results(compute(context_of(study), head.seq))
+    before = encode_results(compute(context_of(study), ANALYSIS, head.seq))
     study.amend_to(TOML.replace("[analysis]", "[analysis]\nalpha = 0.5"), "after_inspection")
-    assert encode_results(compute(context_of(study), head.seq)) == before
-    assert encode_results(compute(context_of(study))) != before
+    assert encode_results(compute(context_of(study), ANALYSIS, head.seq)) == before
+    assert encode_results(compute(context_of(study), ANALYSIS)) != before
     assert decode(next(study.log.read(head.seq))).seq == head.seq

@@ -7,6 +7,7 @@ from fractions import Fraction
 import msgspec
 import pytest
 
+from actors.repair.analysis import ANALYSIS
 from actors.study.analysis import compute
 from projections.analyses.named_stream import index_digest
 from projections.analyses.paired_bootstrap import DEGENERATE_NOTE
@@ -18,14 +19,12 @@ from projections.repair.outcomes import Outcomes
 from projections.repair.report import primary_sentence
 from projections.repair.results import (
     ArmSummary,
-    ComputedFrom,
     ContrastResult,
     Results,
-    Share,
     Withdrawn,
-    encode_results,
 )
 from projections.residency import Residency
+from projections.results import ComputedFrom, Share, encode_results
 from schemas.events.study import AmendmentRecorded
 from tests.projections.tiny_study import of_type
 from tests.report.conftest import Make, context_of, reported
@@ -353,7 +352,7 @@ def test_a_study_may_declare_no_contrast(make: Make) -> None:
 
 def standings(study: SmallStudy) -> dict[str, tuple[str, bool]]:
     """Of every contrast its standing and whether an amendment made it what it is."""
-    found = compute(context_of(study)).contrasts
+    found = compute(context_of(study), ANALYSIS).contrasts
     return {contrast.id: (contrast.standing, contrast.changed_at is not None) for contrast in found}
 
 
@@ -391,11 +390,11 @@ def test_a_contrast_that_leaves_its_family_late_changes_the_family_only(make: Ma
 def test_a_contrast_that_is_taken_out_is_told_of(make: Make) -> None:
     study = make()
     study.write_complete()
-    assert compute(context_of(study)).withdrawn == ()
+    assert compute(context_of(study), ANALYSIS).withdrawn == ()
     start = TOML.index('[[contrasts]]\nid = "primary"')
     end = TOML.index('[[contrasts]]\nid = "replication"')
     study.amend_to(TOML[:start] + TOML[end:], "after_inspection")
-    results = compute(context_of(study))
+    results = compute(context_of(study), ANALYSIS)
     at = next(of_type(study.facts(), AmendmentRecorded)).seq
     assert results.withdrawn == (Withdrawn(id="primary", primary=True, at=at),)
     assert primary_sentence(results) == (
@@ -406,7 +405,7 @@ def test_a_contrast_that_is_taken_out_is_told_of(make: Make) -> None:
     assert f"amendments took out: primary (record {at})." in page
     # Put back, it is there, and exploratory.
     study.amend_to(TOML, "after_inspection")
-    assert compute(context_of(study)).withdrawn == ()
+    assert compute(context_of(study), ANALYSIS).withdrawn == ()
     assert standings(study)["primary"] == ("exploratory", True)
 
 
@@ -428,10 +427,10 @@ def test_other_code_libraries_or_documents_late_make_everything_exploratory(
     study.write_complete()
     study.amend_to(TOML, "after_first_cell", **{how: [name]})
     assert set(standings(study).values()) == {("exploratory", True)}
-    amended = compute(context_of(study)).contrast("primary").changed_at
+    amended = compute(context_of(study), ANALYSIS).contrast("primary").changed_at
     # What is put back later was another thing while cells ran.
     study.amend_to(TOML, "after_first_cell", changed=["documents/other.md"])
-    later = compute(context_of(study)).contrast("primary").changed_at
+    later = compute(context_of(study), ANALYSIS).contrast("primary").changed_at
     assert amended is not None and later is not None and later > amended
 
 
@@ -457,11 +456,11 @@ def test_no_amendment_makes_evidence_of_a_rehearsal(make: Make) -> None:
     study = make()
     study.write_complete()
     study.amend_to(REAL, "after_first_cell")
-    assert compute(context_of(study)).simulated
+    assert compute(context_of(study), ANALYSIS).simulated
 
 
 def test_one_cell_that_a_stand_in_answered_makes_a_study_simulated(make: Make) -> None:
     study = make(toml=REAL, stand_in_answers=True)
     study.write_complete()
     assert study.frozen.simulated is False
-    assert compute(context_of(study)).simulated
+    assert compute(context_of(study), ANALYSIS).simulated

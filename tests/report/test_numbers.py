@@ -2,7 +2,6 @@
 
 import pytest
 
-from projections.repair.results import Share
 from projections.report.numbers import (
     count,
     difference,
@@ -14,6 +13,7 @@ from projections.report.numbers import (
     seconds,
     share,
 )
+from projections.results import Share
 
 
 @pytest.mark.parametrize(

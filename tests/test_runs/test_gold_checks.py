@@ -8,7 +8,7 @@ import pytest
 
 from actors.loop import Context, carry_out
 from actors.mining import pack_trees
-from actors.repair.frozen_study import FrozenStudy
+from actors.repair.frozen_study import FrozenRepair
 from actors.repair.grading import Grader
 from actors.sandbox import open_sandbox
 from actors.test_runs.environments import Environment
@@ -35,7 +35,7 @@ def test_gold_that_the_machine_did_not_let_run_has_not_failed(
     for write in (tiny.create, tiny.mine, tiny.freeze):
         write()
     context = Context(tiny.log, tiny.artifacts, tiny.directory, "test")
-    grader = Grader(FrozenStudy(context))
+    grader = Grader(FrozenRepair(context))
     grader._environments = {tiny.task().environment: environment}
     sandbox = open_sandbox("none", tmp_path, unsafe=True)
     order = CheckGold(task="R001-001", number=1)

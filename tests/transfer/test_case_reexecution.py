@@ -8,7 +8,8 @@ import pytest
 
 from actors.memory_systems.contract import Acknowledgement, Delivery, Snapshot, SystemFailure
 from actors.memory_systems.store import StoreMemory
-from actors.transfer.reexecution import CaseComparison, compare_case
+from actors.study.reexecution import Comparison
+from actors.transfer.reexecution import compare_case
 from ledger.errors import Refused
 from ledger.log import Fact
 from schemas.base import Event
@@ -28,7 +29,7 @@ POSITIVE = "F101-01-positive.d0/full/reader/0"
 PERSISTENCE = "F105-02-persistence.d50/full/reader/0"
 
 
-def again(lab: Any, cell: str, facts: Sequence[Fact] | None = None) -> CaseComparison:
+def again(lab: Any, cell: str, facts: Sequence[Fact] | None = None) -> Comparison:
     recorded = lab.facts(cell) if facts is None else facts
     return compare_case(lab.in_hand, parse_cell_id(cell), recorded, lab.context.artifacts.get)
 
@@ -42,7 +43,7 @@ def test_every_rule_based_system_does_the_same_again(
     for unit in ("F101-01-positive.d50", "F105-02-persistence.d0"):
         cell = f"{unit}/{memory}/{driver}/0"
         recorded = lab.run(cell)
-        assert again(lab, cell) == CaseComparison(len(recorded)), cell
+        assert again(lab, cell) == Comparison(len(recorded)), cell
 
 
 class Fails(StoreMemory):
@@ -77,7 +78,7 @@ def test_a_system_that_failed_fails_again_at_the_same_place(laboratory: Make, wh
     lab = laboratory(opener=Here)
     recorded = lab.run(PERSISTENCE)
     assert recorded[-1].ended not in ("completed", "void")
-    assert again(lab, PERSISTENCE) == CaseComparison(len(recorded))
+    assert again(lab, PERSISTENCE) == Comparison(len(recorded))
 
 
 def replaced(facts: Sequence[Fact], kind: type[Event], **changes: Any) -> tuple[int, list[Fact]]:

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.repair.cell_engine import RecordedAnswer, RecordedCall
-from actors.transfer.reexecution import CaseComparison, compare_case
+from actors.model_turns import RecordedAnswer, RecordedCall
+from actors.study.reexecution import Comparison
+from actors.transfer.reexecution import compare_case
 from harnesses.drivers.chat import action_schema, read_action
 from harnesses.drivers.contract import ModelAnswer, ModelCall
 from ledger.log import Batch, NewEvent
@@ -129,10 +130,10 @@ def test_a_conversation_is_executed_again_from_its_recorded_answers(laboratory: 
     assert of(events, CaseFinished)[0].ended == "completed"
     facts = lab.facts(CELL)
 
-    def again(facts: list[Any]) -> CaseComparison:
+    def again(facts: list[Any]) -> Comparison:
         return compare_case(lab.in_hand, parse_cell_id(CELL), facts, lab.context.artifacts.get)
 
-    assert again(facts) == CaseComparison(len(facts) - 3)  # without the answers themselves
+    assert again(facts) == Comparison(len(facts) - 3)  # without the answers themselves
     number = next(n for n, fact in enumerate(facts) if isinstance(fact.event, TurnStarted))
     other = msgspec.structs.replace(facts[number].event, request=asked.request)
     facts[number] = msgspec.structs.replace(facts[number], event=other)

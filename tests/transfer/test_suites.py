@@ -10,7 +10,7 @@ import pytest
 
 from actors import families
 from actors.families.load import load_family
-from actors.study.scheduler import next_step
+from actors.transfer.scheduling import next_step
 from actors.transfer.suite import (
     check_commands,
     extend_plan,

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.transfer.analysis import report_files
+from actors.study.analysis import Recorded
+from actors.transfer.analysis import report
 from projections.audits.run import run_audits
 from projections.fold import fold
 from projections.transfer.frozen_programs import FrozenPrograms
@@ -111,15 +112,8 @@ def test_it_is_a_finding_a_deviation_and_exploratory(tmp_path: Path, amended: An
     results = analysed(context)
     assert [each.label for each in results.systems][0] == "full + reader (exploratory)"
     assert len(results.other_programs) == 2
-    files = report_files(
-        context,
-        results,
-        analysis=0,
-        results_ref=context.artifacts.put(msgspec.json.encode(results), "application/json"),
-        root="",
-        checkpoint="",
-        pages=False,
-    )
+    content = context.artifacts.put(msgspec.json.encode(results), "application/json")
+    files = report(context, Recorded(0, results, content, root="", checkpoint=""), False)
     page = files["report.md"].decode()
     assert "runs of a program that is not the frozen one: exploratory" in page
     assert f"2 runs of full: {WHAT}" in page

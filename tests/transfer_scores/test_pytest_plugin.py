@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from actors.loop import carry_out
-from actors.study.analysis import HANDLERS
+from actors.study.analysis import handlers
+from actors.transfer.analysis import ANALYSIS
 from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.commands import AnalyseStudy
@@ -56,7 +57,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory.var.mkdir(parents=True)
     log = SqliteLog.create(directory.ledger)
     context = record(two_systems(Story(thresholds=THRESHOLDS)), root, log)
-    carry_out(inspected(context), AnalyseStudy(), HANDLERS)
+    carry_out(inspected(context), AnalyseStudy(), handlers(ANALYSIS))
     log.close()
     return root
 
@@ -82,7 +83,7 @@ def test_a_green_gate_names_the_threshold_that_was_loosened(tmp_path: Path) -> N
     log = SqliteLog.create(directory.ledger)
     context = record(two_systems(Story(thresholds=THRESHOLDS)), root, log)
     amended(context, ("at_least = 0.9", "at_least = 0.1"))
-    carry_out(inspected(context), AnalyseStudy(), HANDLERS)
+    carry_out(inspected(context), AnalyseStudy(), handlers(ANALYSIS))
     log.close()
     ran = run_pytest(tmp_path / "empty", "--ledger-study", str(root))
     assert ran.returncode == 0, ran.stdout + ran.stderr

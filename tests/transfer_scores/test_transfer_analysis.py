@@ -10,11 +10,12 @@ import pytest
 
 from actors.loop import Context, carry_out
 from actors.study import analysis
-from actors.study.analysis import HANDLERS, compute, encode, report_files
-from actors.transfer.analysis import recorded_scores, upgrades
+from actors.study.analysis import compute, handlers, report_files
+from actors.transfer.analysis import ANALYSIS, recorded_scores, upgrades
 from ledger.cli.analyze import _print as print_analysis
 from ledger.errors import Refused
 from ledger.log import decode
+from projections.results import encode_results
 from projections.transfer.report import system_sentence
 from projections.transfer.results import TransferResults
 from schemas.commands import AnalyseStudy, WriteReport
@@ -38,8 +39,8 @@ at_most = 0
 
 
 def analysed(context: Context) -> TransferResults:
-    carry_out(inspected(context), AnalyseStudy(), HANDLERS)
-    results = compute(context)
+    carry_out(inspected(context), AnalyseStudy(), handlers(ANALYSIS))
+    results = compute(context, ANALYSIS)
     assert isinstance(results, TransferResults)
     return results
 
@@ -54,8 +55,8 @@ def test_scores_and_results_are_recorded_together(context: Context) -> None:
     events = [decode(stored).event for stored in context.log.read_stream("study")]
     assert [event.TYPE for event in events[-2:]] == [TransferScored.TYPE, AnalysisCompleted.TYPE]
     fact, completed = analysis.last_analysis(context)
-    recorded = analysis.read_results(context, fact.seq, completed)
-    assert encode(compute(context, completed.head)) == encode(recorded)
+    recorded = analysis.read_results(context, fact.seq, completed, TransferResults)
+    assert encode_results(compute(context, ANALYSIS, completed.head)) == encode_results(recorded)
     assert isinstance(recorded, TransferResults)
     assert recorded_scores(context) == list(recorded.runs)
 
@@ -73,7 +74,7 @@ def test_systems_stand_side_by_side(context: Context) -> None:
 def test_an_analysis_needs_an_inspection_and_a_freeze(tmp_path: Path) -> None:
     context = record(two_systems(Story()), tmp_path / "study")
     with pytest.raises(Refused, match="no inspection is recorded"):
-        carry_out(context, AnalyseStudy(), HANDLERS)
+        carry_out(context, AnalyseStudy(), handlers(ANALYSIS))
 
 
 def test_an_upgrade_without_a_new_run_is_refused(context: Context) -> None:
@@ -85,7 +86,7 @@ def test_an_upgrade_without_a_new_run_is_refused(context: Context) -> None:
     scores = context.artifacts.put(msgspec.json.encode([worse]), "application/json")
     append(context, "study", TransferScored(scorer="0" * 64, head=1, scores=scores))
     with pytest.raises(Refused, match=rf"{first.cell}: retention"):
-        carry_out(context, AnalyseStudy(), HANDLERS)
+        carry_out(context, AnalyseStudy(), handlers(ANALYSIS))
     # The other way round, and in a new attempt, it is no upgrade.
     assert upgrades([first], [worse]) == []
     assert upgrades([worse], [msgspec.structs.replace(first, attempt=1)]) == []
@@ -148,7 +149,7 @@ def test_a_removed_threshold_says_so_where_the_gate_is_green(
     amended(context, (THRESHOLDS, ""))
     results = analysed(context)
     assert (results.thresholds, results.missed) == ((), ())
-    print_analysis(results, None, False)
+    print_analysis(results, ANALYSIS.summary(results), None, False)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("changed")]
     assert len(lines) == 2
     words = "T-decision: was decision_compliance at least 0.5; removed after viewing: exploratory"
@@ -168,7 +169,7 @@ def test_the_first_words_say_what_happened_to_runs_that_no_behaviour_explains(
     full, empty = (system_sentence(system, results.runs) for system in results.systems)
     assert full == "full + reader: failed 2/2 in class procedure, 2 sessions crashed."
     assert empty == "empty + reader: every run that ended is void (1), nothing observed."
-    print_analysis(results, None, False)
+    print_analysis(results, ANALYSIS.summary(results), None, False)
     assert capsys.readouterr().out.splitlines()[1] == "Interim: 15 planned runs have not ended."
 
 
@@ -205,7 +206,7 @@ def test_what_an_amendment_after_an_inspection_chose_is_exploratory_beside_its_n
         "full + reader",
         "empty + reader (exploratory)",
     ]
-    files = report_files(context)[1]
+    files = report_files(context, ANALYSIS)[1]
     for page in (files["report.html"].decode(), files["report.md"].decode()):
         assert "chosen after viewing: exploratory" in page
         assert "Exploratory, since an amendment after the first run" in page
@@ -221,8 +222,8 @@ def test_what_an_amendment_after_an_inspection_chose_is_exploratory_beside_its_n
 
 def files_of(context: Context) -> Mapping[str, bytes]:
     analysed(context)
-    carry_out(context, WriteReport(), HANDLERS)
-    return report_files(context)[1]
+    carry_out(context, WriteReport(), handlers(ANALYSIS))
+    return report_files(context, ANALYSIS)[1]
 
 
 def test_the_report_has_every_form_and_a_page_for_every_run(context: Context) -> None:
@@ -241,7 +242,7 @@ def test_the_report_has_every_form_and_a_page_for_every_run(context: Context) ->
     for page in pages:
         assert f'href="{page}"' in html
     assert files["runs.csv"].count(b"\r\n") == 19
-    assert dict(files) == dict(report_files(context)[1])
+    assert dict(files) == dict(report_files(context, ANALYSIS)[1])
 
 
 def test_html_and_markdown_say_the_same(context: Context) -> None:

@@ -170,7 +170,7 @@ def test_show_tells_the_story_of_a_run(ran: StudyOnDisk, tmp_path: Path) -> None
 def test_words_of_repair_studies_are_not_used_where_there_are_no_tasks(ran: StudyOnDisk) -> None:
     for command in (("tasks", "show"), ("show", "tasks")):
         refused = ran.ledger_command(*command)
-        assert refused.status == 2 and "a transfer study has families" in refused.err
+        assert refused.status == 2 and "which has no tasks" in refused.err
     status = ran.ledger_command("status", "--cells")
     assert status.status == 0 and "graded" not in status.out and "gold" not in status.out
     assert "the study is frozen, and its plan with it" in ran.ledger_command("plan").err
