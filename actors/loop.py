@@ -25,7 +25,7 @@ from ledger.errors import Integrity, LeaseLost, LedgerError, Refused, of_the_mac
 from ledger.log import Batch, Claim, EventLog, Fact, NewEvent, StoredRecord, decode
 from ledger.study_directory import StudyDirectory
 from schemas.base import Event
-from schemas.commands import ROLE_OF, Command, Role
+from schemas.commands import Command, Role
 from schemas.credentials import without_credentials
 from schemas.events.command import (
     CommandAbandoned,
@@ -147,12 +147,12 @@ def request(context: Context, command: Command, actor: str = "operator") -> str:
         )
     event = _request_event(command)
     stored = context.log.append(Batch(events=[event], actor=actor, run=context.run))
-    wake(context.directory.sockets, [ROLE_OF[type(command)]])
+    wake(context.directory.sockets, [command.ROLE])
     return stored[0].envelope().id
 
 
 def _request_event(command: Command) -> NewEvent:
-    role = ROLE_OF[type(command)]
+    role = command.ROLE
     return NewEvent(role_stream(role), CommandRequested(role=role, command=command))
 
 
@@ -178,7 +178,7 @@ def perform(context: Context, claim: Claim, handlers: Handlers) -> None:
         _finish(work, refused, Done())
         raise
     _finish(work, CommandCompleted(command=work.command_id), done)
-    wake(context.directory.sockets, {ROLE_OF[type(command)] for command in done.requests})
+    wake(context.directory.sockets, {command.ROLE for command in done.requests})
 
 
 def _handle(handler: Handler, work: Work) -> Done:
@@ -203,7 +203,7 @@ def _open(context: Context, claim: Claim) -> Work:
         raise Integrity(f"{claim.lease.command} is a {requested.TYPE}, not a command")
     command = requested.command
     committed = len(context.log.caused_by(claim.lease.command))
-    return Work(context, claim, ROLE_OF[type(command)], command, committed)
+    return Work(context, claim, command.ROLE, command, committed)
 
 
 def _finish(work: Work, terminal: Event, done: Done) -> None:
@@ -242,7 +242,7 @@ def carry_out(context: Context, command: Command, handlers: Handlers) -> str:
     that is still pending was given to a program that no longer exists, and is abandoned first,
     whether its lease has run out or not.
     """
-    role = ROLE_OF[type(command)]
+    role = command.ROLE
     busy = f"another program works on commands of the role {role} here; wait until it has ended"
     with context.directory.exclusive(f"role-{role}", busy):
         clear_scratch(context, [role])

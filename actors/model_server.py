@@ -34,7 +34,6 @@ from schemas.commands import (
     Command,
     ContinueStudy,
     EnsureResident,
-    ReleaseModels,
 )
 from schemas.events.cell import (
     CellStarted,
@@ -60,19 +59,6 @@ MAX_BACK_PRESSURE = 20
 MAX_RETRY_AFTER_S = 120
 EVENT_STREAM = "text/event-stream"
 
-HANDLES = (EnsureResident, AskModel, ReleaseModels)
-EMITS = (
-    ServerChecked,
-    ServerMismatched,
-    ModelLoadStarted,
-    ModelLoaded,
-    ModelUnloaded,
-    ModelLost,
-    TurnStarted,
-    TurnAnswered,
-    TurnFailed,
-    TurnAbandoned,
-)
 
 ENDS_OF_AN_ATTEMPT = (TurnAnswered, TurnFailed, TurnAbandoned)
 

@@ -323,6 +323,11 @@ def check_batch(batch: Batch) -> None:
     if batch.cause is None and len(batch.events) > 1:
         raise RecordRefused("events without a cause are appended one at a time")
     for new in batch.events:
+        if new.stream.partition("/")[0] not in new.event.STREAMS:
+            raise RecordRefused(
+                f"{new.event.TYPE} belongs to a stream of {' or '.join(new.event.STREAMS)}, not to "
+                f"{new.stream}"
+            )
         if new.event.TYPE not in _ABOUT_COMMANDS:
             continue
         # What is pending is found by these streams alone.

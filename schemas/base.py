@@ -30,6 +30,8 @@ class Event(Value):
     """
 
     TYPE: ClassVar[str]
+    STREAMS: ClassVar[tuple[str, ...]]
+    """First parts of the names of the streams that it may stand in; a log refuses it elsewhere."""
     CARRIES_OUTCOME: ClassVar[bool] = False
     """True where the event shows whether a cell succeeded: the inspection gate guards it."""
 

@@ -4,11 +4,13 @@ A command is requested by a person (through the command line) or by an actor tha
 one, and is taken by exactly one process of its role. The tag is the key ``do`` of the record.
 """
 
-from typing import Annotated, Literal
+import functools
+import operator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from schemas.base import ArtifactRef, Value
+from schemas.base import ArtifactRef, Value, ValueMeta
 from schemas.identifiers import Identifier
 from schemas.transfer.correction import Correction, Name, Timestamp, Words
 from schemas.transfer.family import Layer
@@ -26,22 +28,45 @@ Role = Literal[
 ]
 
 
+class _CommandMeta(ValueMeta):
+    """Takes the role out of the class's options."""
+
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        role: Role | None = None,
+        **options: Any,
+    ) -> Any:
+        made = super().__new__(mcls, name, bases, namespace, **options)
+        if role is not None:
+            made.ROLE = role
+        return made
+
+
+class Command(Value, metaclass=_CommandMeta, tag_field="do"):
+    """What is asked for. Each kind of command has one role, and its tag in the record."""
+
+    ROLE: ClassVar[Role]
+
+
 # --- operator: carried out by the command line in its own process ------------------------------
 
 
-class FreezeTasks(Value, tag_field="do", tag="freeze_tasks"):
+class FreezeTasks(Command, tag="freeze_tasks", role="operator"):
     """Fix the split: the validated tasks in mining order."""
 
 
-class PreparePlan(Value, tag_field="do", tag="prepare_plan"):
+class PreparePlan(Command, tag="prepare_plan", role="operator"):
     """Compute the order of all cells."""
 
 
-class FreezeStudy(Value, tag_field="do", tag="freeze_study"):
+class FreezeStudy(Command, tag="freeze_study", role="operator"):
     """Bind documents, configuration, tasks, plan and code in one event of digests."""
 
 
-class AmendStudy(Value, tag_field="do", tag="amend_study"):
+class AmendStudy(Command, tag="amend_study", role="operator"):
     """Record a change of something frozen."""
 
     reason: Annotated[str, Meta(min_length=1, description="why, in the words of who amends")]
@@ -51,13 +76,13 @@ class AmendStudy(Value, tag_field="do", tag="amend_study"):
     ]
 
 
-class InspectOutcomes(Value, tag_field="do", tag="inspect_outcomes"):
+class InspectOutcomes(Command, tag="inspect_outcomes", role="operator"):
     """Open the gate to outcome tables; recorded before anything is shown."""
 
     reason: Annotated[str, Meta(min_length=1, description="why outcomes are looked at now")]
 
 
-class StartRun(Value, tag_field="do", tag="start_run"):
+class StartRun(Command, tag="start_run", role="operator"):
     """Begin or resume the execution of the frozen plan."""
 
     allow_unsafe_sandbox: Annotated[
@@ -65,7 +90,7 @@ class StartRun(Value, tag_field="do", tag="start_run"):
     ] = False
 
 
-class StopRun(Value, tag_field="do", tag="stop_run"):
+class StopRun(Command, tag="stop_run", role="operator"):
     """Record that a run ended and why."""
 
     reason: Annotated[
@@ -75,15 +100,15 @@ class StopRun(Value, tag_field="do", tag="stop_run"):
     detail: Annotated[str, Meta(description="what exactly happened; empty: nothing to add")]
 
 
-class AnalyseStudy(Value, tag_field="do", tag="analyse_study"):
+class AnalyseStudy(Command, tag="analyse_study", role="operator"):
     """Compute the declared analyses from the graded cells."""
 
 
-class WriteReport(Value, tag_field="do", tag="write_report"):
+class WriteReport(Command, tag="write_report", role="operator"):
     """Render the report and record its digests."""
 
 
-class RecordReexecution(Value, tag_field="do", tag="record_reexecution"):
+class RecordReexecution(Command, tag="record_reexecution", role="operator"):
     """Record what re-executing a cell from the log found."""
 
     cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
@@ -94,7 +119,7 @@ class RecordReexecution(Value, tag_field="do", tag="record_reexecution"):
     ] = None
 
 
-class AnchorCheckpoint(Value, tag_field="do", tag="anchor_checkpoint"):
+class AnchorCheckpoint(Command, tag="anchor_checkpoint", role="operator"):
     """Record that a signed checkpoint was put where its owner cannot quietly change it."""
 
     size: Annotated[int, Meta(ge=1, description="number of records under the checkpoint")]
@@ -106,7 +131,7 @@ class AnchorCheckpoint(Value, tag_field="do", tag="anchor_checkpoint"):
     receipt: Annotated[str, Meta(description="commit id, base64 token or digest")]
 
 
-class OpenRepair(Value, tag_field="do", tag="open_repair"):
+class OpenRepair(Command, tag="open_repair", role="operator"):
     """Assign a failed run of a transfer study to its earliest evidenced failing stage."""
 
     repair: Annotated[Identifier, Meta(description="name of the repair")]
@@ -117,7 +142,7 @@ class OpenRepair(Value, tag_field="do", tag="open_repair"):
     ] = {}
 
 
-class ChangeRepair(Value, tag_field="do", tag="change_repair"):
+class ChangeRepair(Command, tag="change_repair", role="operator"):
     """Record that one layer was changed, by an amendment that added the system's new identity."""
 
     repair: Annotated[Identifier, Meta(description="name of the repair")]
@@ -126,21 +151,21 @@ class ChangeRepair(Value, tag_field="do", tag="change_repair"):
     manifest: Annotated[dict[str, str], Meta(description="layer → digest after")] = {}
 
 
-class RerunRepair(Value, tag_field="do", tag="rerun_repair"):
+class RerunRepair(Command, tag="rerun_repair", role="operator"):
     """Fix which runs a repair needs: the failing case, its controls, a sample of other classes."""
 
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     sample: Annotated[int, Meta(ge=1, description="cases from the other classes")]
 
 
-class CloseRepair(Value, tag_field="do", tag="close_repair"):
+class CloseRepair(Command, tag="close_repair", role="operator"):
     """End a repair whose runs exist with unchanged prompts, fixtures and predicates."""
 
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     limitation: Annotated[str, Meta(min_length=1, description="what is unresolved")]
 
 
-class AbandonRepair(Value, tag_field="do", tag="abandon_repair"):
+class AbandonRepair(Command, tag="abandon_repair", role="operator"):
     """End a repair that will not be carried on. Its name stays used."""
 
     repair: Annotated[Identifier, Meta(description="name of the repair")]
@@ -157,14 +182,14 @@ _MaybeWho = Annotated[
 _Reason = Annotated[Words, Meta(description="why")]
 
 
-class AddCorrections(Value, tag_field="do", tag="add_corrections"):
+class AddCorrections(Command, tag="add_corrections", role="operator"):
     """Propose records: all of them, or none."""
 
     records: Annotated[tuple[Correction, ...], Meta(min_length=1, description="as written")]
     proposer: _Who
 
 
-class ApproveCorrection(Value, tag_field="do", tag="approve_correction"):
+class ApproveCorrection(Command, tag="approve_correction", role="operator"):
     """Let a proposed record be used."""
 
     correction_id: Identifier
@@ -177,7 +202,7 @@ class ApproveCorrection(Value, tag_field="do", tag="approve_correction"):
     ] = False
 
 
-class SupersedeCorrection(Value, tag_field="do", tag="supersede_correction"):
+class SupersedeCorrection(Command, tag="supersede_correction", role="operator"):
     """Put an approved record in the place of another one."""
 
     correction_id: Identifier
@@ -186,7 +211,7 @@ class SupersedeCorrection(Value, tag_field="do", tag="supersede_correction"):
     approver: _MaybeWho = ""
 
 
-class ExpireCorrection(Value, tag_field="do", tag="expire_correction"):
+class ExpireCorrection(Command, tag="expire_correction", role="operator"):
     """End the validity of an approved record."""
 
     correction_id: Identifier
@@ -195,7 +220,7 @@ class ExpireCorrection(Value, tag_field="do", tag="expire_correction"):
     approver: _MaybeWho = ""
 
 
-class DisputeCorrection(Value, tag_field="do", tag="dispute_correction"):
+class DisputeCorrection(Command, tag="dispute_correction", role="operator"):
     """Record that two approved records contradict each other."""
 
     correction_id: Identifier
@@ -203,7 +228,7 @@ class DisputeCorrection(Value, tag_field="do", tag="dispute_correction"):
     reason: _Reason
 
 
-class ResolveDispute(Value, tag_field="do", tag="resolve_dispute"):
+class ResolveDispute(Command, tag="resolve_dispute", role="operator"):
     """Decide a dispute: the winner stays, the losers become superseded."""
 
     winner: Annotated[Identifier, Meta(description="record that stays active")]
@@ -214,7 +239,7 @@ class ResolveDispute(Value, tag_field="do", tag="resolve_dispute"):
     reason: _Reason
 
 
-class WithdrawCorrection(Value, tag_field="do", tag="withdraw_correction"):
+class WithdrawCorrection(Command, tag="withdraw_correction", role="operator"):
     """Take a record back for ever."""
 
     correction_id: Identifier
@@ -225,13 +250,13 @@ class WithdrawCorrection(Value, tag_field="do", tag="withdraw_correction"):
 # --- miner ---------------------------------------------------------------------------------------
 
 
-class MineRepository(Value, tag_field="do", tag="mine_repository"):
+class MineRepository(Command, tag="mine_repository", role="miner"):
     """Walk one repository's history and evaluate every static criterion."""
 
     repository: Identifier
 
 
-class ValidateCandidates(Value, tag_field="do", tag="validate_candidates"):
+class ValidateCandidates(Command, tag="validate_candidates", role="miner"):
     """Run the three arms on candidates, newest first, until enough tasks are valid."""
 
     repository: Identifier
@@ -243,14 +268,14 @@ class ValidateCandidates(Value, tag_field="do", tag="validate_candidates"):
 # --- scheduler -----------------------------------------------------------------------------------
 
 
-class ContinueStudy(Value, tag_field="do", tag="continue_study"):
+class ContinueStudy(Command, tag="continue_study", role="scheduler"):
     """Look at what has happened and request what is next."""
 
 
 # --- model server --------------------------------------------------------------------------------
 
 
-class EnsureResident(Value, tag_field="do", tag="ensure_resident"):
+class EnsureResident(Command, tag="ensure_resident", role="model_server"):
     """Make this model the only resident one; `cell` is advanced afterwards."""
 
     model: Annotated[Identifier, Meta(description="model of the study, by its id")]
@@ -264,7 +289,7 @@ class EnsureResident(Value, tag_field="do", tag="ensure_resident"):
     ] = False
 
 
-class AskModel(Value, tag_field="do", tag="ask_model"):
+class AskModel(Command, tag="ask_model", role="model_server"):
     """One turn: send the request to the resident model and record every byte that comes back."""
 
     cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
@@ -273,14 +298,14 @@ class AskModel(Value, tag_field="do", tag="ask_model"):
     request: Annotated[ArtifactRef, Meta(description="JSON of the request")]
 
 
-class ReleaseModels(Value, tag_field="do", tag="release_models"):
+class ReleaseModels(Command, tag="release_models", role="model_server"):
     """Unload whatever is resident: the study needs no model any more."""
 
 
 # --- cell ----------------------------------------------------------------------------------------
 
 
-class AdvanceCell(Value, tag_field="do", tag="advance_cell"):
+class AdvanceCell(Command, tag="advance_cell", role="cell"):
     """Drive the cell's harness from what the log holds to its next outside effect or its end."""
 
     cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
@@ -289,7 +314,7 @@ class AdvanceCell(Value, tag_field="do", tag="advance_cell"):
 # --- memory sessions -----------------------------------------------------------------------------
 
 
-class AdvanceSession(Value, tag_field="do", tag="advance_session"):
+class AdvanceSession(Command, tag="advance_session", role="memory_session"):
     """Drive a case of a transfer study to its end, or to the next answer that a model must give."""
 
     cell: Annotated[str, Meta(description="CASE/MEMORY/DRIVER/TRIAL")]
@@ -298,7 +323,7 @@ class AdvanceSession(Value, tag_field="do", tag="advance_session"):
 # --- test runs and grading -----------------------------------------------------------------------
 
 
-class RunPublicTests(Value, tag_field="do", tag="run_public_tests"):
+class RunPublicTests(Command, tag="run_public_tests", role="test_run"):
     """Run a task's public tests on a candidate, for the agent that asked."""
 
     cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
@@ -306,89 +331,24 @@ class RunPublicTests(Value, tag_field="do", tag="run_public_tests"):
     candidate: Annotated[ArtifactRef, Meta(description="overlay on the base tree, JSON")]
 
 
-class GradeCell(Value, tag_field="do", tag="grade_cell"):
+class GradeCell(Command, tag="grade_cell", role="grader"):
     """Run the hidden tests on a finished cell's patch, twice, and judge."""
 
     cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
 
 
-class CheckGold(Value, tag_field="do", tag="check_gold"):
+class CheckGold(Command, tag="check_gold", role="grader"):
     """Run the gold patch of a task again: has the test environment drifted?"""
 
     task: Identifier
     number: Annotated[int, Meta(ge=0, description="0 at the start; counts up through the study")]
 
 
-Command = (
-    FreezeTasks
-    | PreparePlan
-    | FreezeStudy
-    | AmendStudy
-    | InspectOutcomes
-    | StartRun
-    | StopRun
-    | AnalyseStudy
-    | WriteReport
-    | RecordReexecution
-    | AnchorCheckpoint
-    | OpenRepair
-    | ChangeRepair
-    | RerunRepair
-    | CloseRepair
-    | AbandonRepair
-    | AddCorrections
-    | ApproveCorrection
-    | SupersedeCorrection
-    | ExpireCorrection
-    | DisputeCorrection
-    | ResolveDispute
-    | WithdrawCorrection
-    | MineRepository
-    | ValidateCandidates
-    | ContinueStudy
-    | EnsureResident
-    | AskModel
-    | ReleaseModels
-    | AdvanceCell
-    | AdvanceSession
-    | RunPublicTests
-    | GradeCell
-    | CheckGold
+ALL_COMMANDS: tuple[type[Command], ...] = tuple(
+    value for value in list(vars().values()) if isinstance(value, type) and hasattr(value, "ROLE")
 )
-
-ROLE_OF: dict[type[Command], Role] = {
-    FreezeTasks: "operator",
-    PreparePlan: "operator",
-    FreezeStudy: "operator",
-    AmendStudy: "operator",
-    InspectOutcomes: "operator",
-    StartRun: "operator",
-    StopRun: "operator",
-    AnalyseStudy: "operator",
-    WriteReport: "operator",
-    RecordReexecution: "operator",
-    AnchorCheckpoint: "operator",
-    OpenRepair: "operator",
-    ChangeRepair: "operator",
-    RerunRepair: "operator",
-    CloseRepair: "operator",
-    AbandonRepair: "operator",
-    AddCorrections: "operator",
-    ApproveCorrection: "operator",
-    SupersedeCorrection: "operator",
-    ExpireCorrection: "operator",
-    DisputeCorrection: "operator",
-    ResolveDispute: "operator",
-    WithdrawCorrection: "operator",
-    MineRepository: "miner",
-    ValidateCandidates: "miner",
-    ContinueStudy: "scheduler",
-    EnsureResident: "model_server",
-    AskModel: "model_server",
-    ReleaseModels: "model_server",
-    AdvanceCell: "cell",
-    AdvanceSession: "memory_session",
-    RunPublicTests: "test_run",
-    GradeCell: "grader",
-    CheckGold: "grader",
-}
+if TYPE_CHECKING:
+    AnyCommand = Command
+else:
+    # What a record may hold; its tag says which.
+    AnyCommand = functools.reduce(operator.or_, ALL_COMMANDS)

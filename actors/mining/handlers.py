@@ -39,9 +39,7 @@ from projections.repair.tasks import MinedTasks
 from schemas.commands import MineRepository, ValidateCandidates
 from schemas.events.mining import (
     CandidateValidated,
-    EnvironmentBuilt,
     RepositoryMined,
-    SandboxProbed,
 )
 from schemas.events.study import StudyFrozen
 from schemas.identifiers import repository_stream
@@ -56,7 +54,6 @@ DIFF = "text/x-diff"
 LOOK_SECONDS = 1.0
 VALIDATION_LIMIT_NS = 300 * 1_000_000_000
 
-EMITS = (RepositoryMined, EnvironmentBuilt, SandboxProbed, CandidateValidated)
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done and how much there is."""

@@ -54,9 +54,6 @@ from schemas.repair.overlay import decode_changes
 DECIDED_HERE = (BudgetCharged, AnswerParsed, ProtocolViolated, ToolCalled)
 """Events that the engine decides; re-execution must come to the same ones."""
 
-HANDLES = (AdvanceCell,)
-EMITS = (CellStarted, *DECIDED_HERE, CellFinished)
-
 
 class CellActor:
     """Handler of the role ``cell``; keeps the arm that it advanced last."""

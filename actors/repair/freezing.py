@@ -43,8 +43,6 @@ from schemas.repair.task import Task
 
 PACK = "application/x-git-packed-objects"
 
-EMITS = (TasksFrozen, LeakProbed)
-
 
 def freeze_tasks(work: Work) -> Done:
     """Fix the split: per repository the first valid candidates in mining order."""

@@ -38,9 +38,6 @@ HASH_SEEDS = (0, 1)
 PUBLIC_TEXT_BYTES = 4_000
 FAILURES_SHOWN = 20
 
-HANDLES = (RunPublicTests, GradeCell, CheckGold)
-EMITS = (TestRunFinished, CellGraded, GoldChecked)
-
 
 class Grader:
     """Handlers of the roles ``test_run`` and ``grader``."""

@@ -158,11 +158,4 @@ REPAIR = StudyKind(
     analysis=_analysis,
     units_frozen=TasksFrozen,
     shown_of_a_cell=None,
-    emitters=(
-        "actors.mining.handlers",
-        "actors.repair.cells",
-        "actors.repair.freezing",
-        "actors.repair.grading",
-        "actors.repair.scheduling",
-    ),
 )

@@ -17,8 +17,6 @@ from schemas.identifiers import STUDY_STREAM
 
 GOLD_AT_START = 0
 
-EMITS = (CellVoided, StudyCompleted)
-
 
 def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
     """What to request now, given what was recorded and which commands are still at work. Pure."""

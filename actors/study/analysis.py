@@ -31,7 +31,6 @@ JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 MARKDOWN = "text/markdown; charset=utf-8"
 
-EMITS = (AnalysisCompleted, ReportWritten)
 
 R = TypeVar("R", bound=StudyResults)
 

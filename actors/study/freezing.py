@@ -24,7 +24,6 @@ from projections.fold import Follower
 from projections.progress import Progress
 from schemas.base import ArtifactRef
 from schemas.commands import AmendStudy, ContinueStudy, StartRun
-from schemas.events.mining import SandboxProbed
 from schemas.events.run import RunStarted
 from schemas.events.study import (
     AmendmentRecorded,
@@ -224,6 +223,3 @@ def start_run(work: Work, study: Study, progress: Progress, sandbox: SandboxRepo
         resumed=progress.runs > 0,
     )
     return Done([NewEvent(RUN_STREAM, started), NewEvent(RUN_STREAM, probed)], [ContinueStudy()])
-
-
-EMITS = (PlanPrepared, StudyFrozen, AmendmentRecorded, RunStarted, SandboxProbed)

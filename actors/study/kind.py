@@ -78,5 +78,3 @@ class StudyKind:
     shown_of_a_cell: Collection[type[Event]] | None
     """Of a cell's stream, what may be shown before outcomes are: all else shows how the cell fared,
     whatever its type says, and so does what its model was asked. None: types alone decide."""
-    emitters: tuple[str, ...]
-    """Modules of the kind that append events; each lists them as ``EMITS``."""

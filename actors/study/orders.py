@@ -17,8 +17,6 @@ from schemas.events.run import RunStopped
 from schemas.events.study import CellReexecuted, OutcomesInspected
 from schemas.identifiers import LEDGER_STREAM, RUN_STREAM, STUDY_STREAM, parse_cell_id
 
-EMITS = (CheckpointAnchored, OutcomesInspected, RunStopped, CellReexecuted)
-
 
 def inspect_outcomes(work: Work) -> Done:
     """Write down that outcomes are about to be shown. The caller shows them afterwards."""

@@ -13,7 +13,7 @@ from ledger.errors import Refused
 from projections.fold import Follower
 from projections.pending_commands import PendingCommands
 from projections.progress import Progress
-from schemas.commands import Command, ContinueStudy, Role
+from schemas.commands import Command, Role
 
 NextStep = Callable[[Progress, Sequence[Command]], Done]
 """What to request now, given what was recorded and which commands are still at work. Pure."""
@@ -43,6 +43,3 @@ class Scheduler:
             return Done()
         require_room(work.context.directory.var, progress.study.stopping.min_free_disk_bytes)
         return self._next_step(progress, self._commands.of_roles(self._roles))
-
-
-HANDLES = (ContinueStudy,)

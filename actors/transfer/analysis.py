@@ -47,7 +47,6 @@ from schemas.events.transfer import TransferScored
 from schemas.study import of_kind
 from schemas.transfer.study import TransferStudy
 
-EMITS = (TransferScored,)
 JSON = "application/json"
 
 

@@ -76,7 +76,7 @@ MAX_CLAIMS = 100
 """More than so much from a system under test, and the session has flooded."""
 
 
-EMITS = (
+DECIDED_HERE = (
     events.SystemDescribed,
     events.MemorySeeded,
     events.StoreSnapshotted,
@@ -89,6 +89,7 @@ EMITS = (
     events.SurfaceRead,
     CaseFinished,
 )
+"""Events of a run; re-execution must come to the same ones."""
 
 
 class SuiteInHand(Protocol):

@@ -43,17 +43,6 @@ from schemas.transfer.correction import Correction
 from schemas.transfer.correction_rules import instant_problem, record_problems
 from schemas.transfer.lifecycle import Standing, disagree, successors
 
-EMITS = (
-    CorrectionProposed,
-    CorrectionApproved,
-    CorrectionSuperseded,
-    CorrectionExpired,
-    CorrectionDisputed,
-    DisputeResolved,
-    CorrectionWithdrawn,
-)
-
-
 # --- files ---------------------------------------------------------------------------------------
 
 

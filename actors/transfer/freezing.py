@@ -49,7 +49,6 @@ from schemas.plan import Plan
 from schemas.transfer.family import Family, FrozenSuite
 from schemas.transfer.study import TransferStudy
 
-EMITS = (FamiliesFrozen,)
 MAX_SHOWN = 20
 
 

@@ -147,13 +147,4 @@ TRANSFER = StudyKind(
     analysis=_analysis,
     units_frozen=FamiliesFrozen,
     shown_of_a_cell=(CellStarted, SystemDescribed, SessionOpened, CellReexecuted),
-    emitters=(
-        "actors.transfer.analysis",
-        "actors.transfer.case_run",
-        "actors.transfer.corrections",
-        "actors.transfer.freezing",
-        "actors.transfer.remediation",
-        "actors.transfer.scheduling",
-        "actors.transfer.sessions",
-    ),
 )

@@ -25,7 +25,7 @@ from actors.memory_systems.contract import (
     SystemFailure,
 )
 from actors.study.reexecution import Comparison
-from actors.transfer.case_run import EMITS, CaseRun, SuiteInHand
+from actors.transfer.case_run import DECIDED_HERE, CaseRun, SuiteInHand
 from actors.transfer.frozen_study import FrozenTransfer
 from actors.transfer.sessions import model_answer
 from harnesses.memory.contract import Notice, StoredItem
@@ -153,7 +153,7 @@ def compare_case(
     assert isinstance(begin, CellStarted) and isinstance(end, CaseFinished)
     if (begin.unit, begin.arm, begin.agent) != frozen.digests(cell):
         return Comparison(0, facts[0].seq, "unit, memory or driver are not the frozen ones")
-    recorded = [fact for fact in facts if isinstance(fact.event, EMITS)]
+    recorded = [fact for fact in facts if isinstance(fact.event, DECIDED_HERE)]
     asked = [fact for fact in facts if isinstance(fact.event, TurnStarted)]
     requests: list[ArtifactRef] = []
     answers = [

@@ -36,7 +36,6 @@ from schemas.secret_shapes import secret_kinds
 from schemas.transfer.family import LAYERS, NEGATIVES, Case, Family, FrozenSuite, PlannedCase
 from schemas.transfer.study import TransferStudy
 
-EMITS = (RepairOpened, RepairChanged, RepairRerun, RepairClosed, RepairAbandoned)
 CONTROLS = (*NEGATIVES, "supersession", "expiry")
 OWN_KINDS = ("store", "folder")
 """Memories whose manifest can be read without starting somebody's program."""

@@ -9,8 +9,6 @@ from schemas.commands import AdvanceSession, Command, EnsureResident, ReleaseMod
 from schemas.events.run import StudyCompleted
 from schemas.identifiers import STUDY_STREAM
 
-EMITS = (StudyCompleted,)
-
 
 def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
     """The next case, given what was recorded and which commands are still at work. Pure."""

@@ -34,7 +34,6 @@ from actors.memory_systems.registry import OpenMemory, open_memory
 from actors.model_turns import RecordedAnswer
 from actors.sandbox import Sandbox
 from actors.test_runs.task_runs import sandbox_of
-from actors.transfer.case_run import EMITS as OF_THE_CASE
 from actors.transfer.case_run import CaseRun, Steps, SuiteInHand, void
 from harnesses.drivers.contract import ModelAnswer, ModelCall
 from ledger.errors import OF_ALL_FOLDERS, LedgerError, Refused
@@ -49,9 +48,6 @@ from schemas.events.run import RunStopped
 from schemas.events.transfer import CaseFinished
 from schemas.identifiers import RUN_STREAM, CellId, parse_cell_id
 from schemas.transfer.study import System
-
-HANDLES = (AdvanceSession,)
-EMITS = (CellStarted, *OF_THE_CASE)
 
 
 class MemorySessions:

@@ -1,155 +1,39 @@
-"""Every event that can be recorded: one file a subject, one explicit list.
+"""Every event that can be recorded: one file a subject.
 
-Adding an event: write the struct in its subject's file, add it here, add its golden record with
-`make golden`, regenerate `docs/event-catalogue.md` with `ledger docs`.
+Adding an event: write the struct in its subject's file with its type, its streams and whether it
+carries an outcome; then `make golden` for its golden record and `ledger docs` for the catalogue.
 """
 
+from types import ModuleType
+
 from schemas.base import Event
-from schemas.events.cell import (
-    AnswerParsed,
-    BudgetCharged,
-    CellFinished,
-    CellStarted,
-    CellVoided,
-    ProtocolViolated,
-    ToolCalled,
-    TurnAbandoned,
-    TurnAnswered,
-    TurnFailed,
-    TurnStarted,
-)
-from schemas.events.command import (
-    CommandAbandoned,
-    CommandCompleted,
-    CommandRefused,
-    CommandRequested,
-)
-from schemas.events.correction import (
-    CorrectionApproved,
-    CorrectionDisputed,
-    CorrectionExpired,
-    CorrectionProposed,
-    CorrectionSuperseded,
-    CorrectionWithdrawn,
-    DisputeResolved,
-)
-from schemas.events.grading import CellGraded, GoldChecked, TestRunFinished
-from schemas.events.ledger import CheckpointAnchored, LedgerCreated
-from schemas.events.mining import (
-    CandidateValidated,
-    EnvironmentBuilt,
-    LeakProbed,
-    RepositoryMined,
-    SandboxProbed,
-)
-from schemas.events.run import RunStarted, RunStopped, StudyCompleted
-from schemas.events.server import (
-    ModelLoaded,
-    ModelLoadStarted,
-    ModelLost,
-    ModelUnloaded,
-    ServerChecked,
-    ServerMismatched,
-)
-from schemas.events.study import (
-    AmendmentRecorded,
-    AnalysisCompleted,
-    CellReexecuted,
-    OutcomesInspected,
-    PlanPrepared,
-    ReportWritten,
-    StudyFrozen,
-    TasksFrozen,
-)
-from schemas.events.transfer import (
-    CaseFinished,
-    DecisionDeclared,
-    FamiliesFrozen,
-    FixtureCalled,
-    MemoryRetrieved,
-    MemorySeeded,
-    MemoryWritten,
-    RepairAbandoned,
-    RepairChanged,
-    RepairClosed,
-    RepairOpened,
-    RepairRerun,
-    SessionClosed,
-    SessionOpened,
-    StoreSnapshotted,
-    SurfaceRead,
-    SystemDescribed,
-    TransferScored,
+from schemas.events import (
+    cell,
+    command,
+    correction,
+    grading,
+    ledger,
+    mining,
+    run,
+    server,
+    study,
+    transfer,
 )
 
-ALL_EVENTS: tuple[type[Event], ...] = (
-    LedgerCreated,
-    CheckpointAnchored,
-    CommandRequested,
-    CommandCompleted,
-    CommandRefused,
-    CommandAbandoned,
-    RepositoryMined,
-    EnvironmentBuilt,
-    SandboxProbed,
-    CandidateValidated,
-    LeakProbed,
-    TasksFrozen,
-    PlanPrepared,
-    StudyFrozen,
-    AmendmentRecorded,
-    OutcomesInspected,
-    AnalysisCompleted,
-    ReportWritten,
-    CellReexecuted,
-    RunStarted,
-    RunStopped,
-    StudyCompleted,
-    ServerChecked,
-    ModelLoadStarted,
-    ModelLoaded,
-    ModelUnloaded,
-    ModelLost,
-    ServerMismatched,
-    CellStarted,
-    TurnStarted,
-    TurnAnswered,
-    TurnFailed,
-    TurnAbandoned,
-    BudgetCharged,
-    AnswerParsed,
-    ProtocolViolated,
-    ToolCalled,
-    CellFinished,
-    CellVoided,
-    TestRunFinished,
-    CellGraded,
-    GoldChecked,
-    CorrectionProposed,
-    CorrectionApproved,
-    CorrectionSuperseded,
-    CorrectionExpired,
-    CorrectionDisputed,
-    DisputeResolved,
-    CorrectionWithdrawn,
-    FamiliesFrozen,
-    SystemDescribed,
-    MemorySeeded,
-    StoreSnapshotted,
-    SessionOpened,
-    MemoryRetrieved,
-    MemoryWritten,
-    FixtureCalled,
-    DecisionDeclared,
-    SessionClosed,
-    SurfaceRead,
-    CaseFinished,
-    TransferScored,
-    RepairOpened,
-    RepairChanged,
-    RepairRerun,
-    RepairClosed,
-    RepairAbandoned,
-)
+SUBJECTS = (ledger, command, mining, study, run, server, cell, grading, correction, transfer)
 
-EVENT_TYPES: dict[str, type[Event]] = {event.TYPE: event for event in ALL_EVENTS}
+
+def _declared_in(subject: ModuleType) -> list[type[Event]]:
+    return [
+        value
+        for value in vars(subject).values()
+        if isinstance(value, type)
+        and issubclass(value, Event)
+        and value.__module__ == subject.__name__
+    ]
+
+
+EVENT_TYPES: dict[str, type[Event]] = {
+    event.TYPE: event for subject in SUBJECTS for event in _declared_in(subject)
+}
+ALL_EVENTS: tuple[type[Event], ...] = tuple(EVENT_TYPES.values())

@@ -27,6 +27,7 @@ class CellStarted(Event):
     """A planned cell begins. `attempt` is above 0 only after an infrastructure failure."""
 
     TYPE: ClassVar[str] = "cell.started.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     cell: Annotated[CellId, Meta(description="the planned cell")]
     attempt: Annotated[Count, Meta(description="0, or how many attempts failed for infrastructure")]
     unit: Annotated[Digest, Meta(description="digest of the frozen task or case")]
@@ -39,6 +40,7 @@ class TurnStarted(Event):
     """A request is about to be sent to the model. Charged before any answer is parsed."""
 
     TYPE: ClassVar[str] = "turn.started.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     turn: Annotated[int, Meta(ge=0, description="turn of the cell, from 0")]
     attempt: Annotated[int, Meta(ge=0, description="above 0: a recorded new attempt")]
     request: Annotated[ArtifactRef, Meta(description="JSON of what is sent")]
@@ -49,6 +51,7 @@ class TurnAnswered(Event):
     """The model's answer, raw first. Parsing happens afterwards and changes nothing here."""
 
     TYPE: ClassVar[str] = "turn.answered.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     turn: Annotated[Count, Meta(description="turn of the cell, from 0")]
     attempt: Annotated[Count, Meta(description="attempt of the turn, from 0")]
     response: Annotated[ArtifactRef, Meta(description="the raw stream, byte for byte")]
@@ -72,6 +75,7 @@ class TurnFailed(Event):
     """No complete answer was observed."""
 
     TYPE: ClassVar[str] = "turn.failed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     turn: Annotated[Count, Meta(description="turn of the cell, from 0")]
     attempt: Annotated[Count, Meta(description="attempt of the turn, from 0")]
     kind: Annotated[
@@ -88,6 +92,7 @@ class TurnAbandoned(Event):
     asked again as a recorded new attempt."""
 
     TYPE: ClassVar[str] = "turn.abandoned.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     turn: Annotated[Count, Meta(description="turn of the cell, from 0")]
     attempt: Annotated[Count, Meta(description="the attempt that is given up")]
     reason: Annotated[
@@ -99,6 +104,7 @@ class BudgetCharged(Event):
     """Something that the budget limits was spent, by the one place that enforces it."""
 
     TYPE: ClassVar[str] = "budget.charged.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     kind: Annotated[Literal["turn", "tool_call", "test_run"], Meta(description="what was spent")]
     used: Annotated[int, Meta(ge=1, description="spent so far, this one included")]
     limit: Annotated[Count, Meta(description="what the study allows in a cell")]
@@ -108,6 +114,7 @@ class AnswerParsed(Event):
     """What was read out of a turn's answer, by the same rules for every treatment."""
 
     TYPE: ClassVar[str] = "answer.parsed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     turn: Annotated[Count, Meta(description="turn of the cell, from 0")]
     calls: Annotated[int, Meta(ge=0, description="calls accepted")]
     rejected: Annotated[int, Meta(ge=0, description="calls refused by schema")]
@@ -122,6 +129,7 @@ class ProtocolViolated(Event):
     """The model broke the protocol; it got a fixed typed error back."""
 
     TYPE: ClassVar[str] = "protocol.violated.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     turn: Annotated[Count, Meta(description="turn of the cell, from 0")]
     kind: Annotated[str, Meta(description="which rule was broken")]
     detail: Annotated[str, Meta(description="bounded description, no model text beyond a name")]
@@ -131,6 +139,7 @@ class ToolCalled(Event):
     """A tool ran on snapshot and overlay. Re-execution must give the same result bytes."""
 
     TYPE: ClassVar[str] = "tool.called.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     turn: Annotated[Count, Meta(description="turn of the cell, from 0")]
     number: Annotated[int, Meta(ge=0, description="tool call of the cell, from 0")]
     tool: Annotated[str, Meta(description="name of the tool")]
@@ -146,6 +155,7 @@ class CellFinished(Event):
     """The cell ended, in exactly one class. All but `infrastructure` are observed outcomes."""
 
     TYPE: ClassVar[str] = "cell.finished.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     cell: Annotated[CellId, Meta(description="the planned cell")]
     attempt: Annotated[Count, Meta(description="attempt that ended, from 0")]
     ended: Annotated[CellClass, Meta(description="the class it ended in")]
@@ -166,5 +176,6 @@ class CellVoided(Event):
     """A finished cell's observation does not count, for a reason written before outcomes."""
 
     TYPE: ClassVar[str] = "cell.voided.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     cell: Annotated[CellId, Meta(description="the planned cell")]
     reason: Annotated[str, Meta(description="why, written before outcomes")]

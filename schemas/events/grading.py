@@ -12,6 +12,7 @@ class TestRunFinished(Event):
     """Public tests ran on a candidate; `text` is what the agent was shown."""
 
     TYPE: ClassVar[str] = "test_run.finished.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     number: Annotated[int, Meta(ge=0, description="which public run of the cell, from 0")]
     verdict: Annotated[
         Literal["finished", "timeout", "infrastructure"], Meta(description="how the process ended")
@@ -41,6 +42,7 @@ class CellGraded(Event):
     fail-to-pass and every pass-to-pass test passes, in both processes."""
 
     TYPE: ClassVar[str] = "cell.graded.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     cell: Annotated[CellId, Meta(description="the finished cell")]
     verdict: Annotated[
@@ -69,6 +71,7 @@ class GoldChecked(Event):
     """The gold patch was graded again: a control of the test environment, not an outcome."""
 
     TYPE: ClassVar[str] = "gold.checked.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("task",)
     task: Identifier
     number: Annotated[Count, Meta(description="0 at the start, counts up")]
     passed: Annotated[bool, Meta(description="true where gold still passes everything")]

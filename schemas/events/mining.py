@@ -12,6 +12,7 @@ class RepositoryMined(Event):
     """The static funnel of one repository: a function of repository, head, rules and platform."""
 
     TYPE: ClassVar[str] = "repository.mined.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repository",)
     repository: Identifier
     head: GitOid
     walked: Annotated[int, Meta(ge=0, description="first-parent commits looked at")]
@@ -33,6 +34,7 @@ class EnvironmentBuilt(Event):
     """A test environment exists: the base's own pins, or a declared fall-back."""
 
     TYPE: ClassVar[str] = "environment.built.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repository",)
     identity: Annotated[str, Meta(description="digest over Python, requirement files, fall-back")]
     repository: Identifier
     fallback: Annotated[str, Meta(description="which declared fall-back was needed; empty: none")]
@@ -48,6 +50,7 @@ class SandboxProbed(Event):
     """What the sandbox of this host enforces, found by trying."""
 
     TYPE: ClassVar[str] = "sandbox.probed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repository", "runs")
     kind: Annotated[str, Meta(description="rung of the ladder; `none` where nothing works")]
     enforced: Annotated[
         dict[str, str], Meta(description="isolation matrix: enforced, not enforced or unknown")
@@ -61,6 +64,7 @@ class CandidateValidated(Event):
     """The three arms were run on a candidate and the first failed criterion is named, or none."""
 
     TYPE: ClassVar[str] = "candidate.validated.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repository",)
     repository: Identifier
     commit: GitOid
     valid: Annotated[bool, Meta(description="true where every executed criterion holds")]
@@ -88,6 +92,7 @@ class LeakProbed(Event):
     """Objects and files of a task's workspace were searched for lines that only gold has."""
 
     TYPE: ClassVar[str] = "leak.probed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repository",)
     repository: Identifier
     tasks: Annotated[Count, Meta(description="tasks whose workspaces were searched")]
     objects: Annotated[int, Meta(ge=0, description="git objects searched")]

@@ -11,6 +11,7 @@ class RunStarted(Event):
     """`ledger run` began or went on."""
 
     TYPE: ClassVar[str] = "run.started.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("runs",)
     study: Annotated[Digest, Meta(description="digest of the frozen study")]
     python: Annotated[str, Meta(description="version of Python")]
     platform: Annotated[str, Meta(description="operating system and machine")]
@@ -24,6 +25,7 @@ class RunStopped(Event):
     """`ledger run` ended in order. A killed run leaves no such event."""
 
     TYPE: ClassVar[str] = "run.stopped.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("runs",)
     reason: Annotated[
         Literal["complete", "interrupted", "safety", "failed"],
         Meta(description="`safety`: a declared condition; everything but complete is resumable"),
@@ -36,5 +38,6 @@ class StudyCompleted(Event):
     """Every planned cell has ended and, where a grader judges them, is graded."""
 
     TYPE: ClassVar[str] = "study.completed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     cells: Annotated[Count, Meta(description="cells of the plan")]
     graded: Annotated[Count, Meta(description="cells with a verdict; transfer: observed ones")]

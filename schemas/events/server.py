@@ -29,6 +29,7 @@ class ServerChecked(Event):
     catalogue shows the frozen models."""
 
     TYPE: ClassVar[str] = "server.checked.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("server",)
     server: Annotated[str, Meta(description="name of the server in the study")]
     simulated: Annotated[bool, Meta(description="true where a stand-in answered: never evidence")]
     evidence: Annotated[tuple[Evidence, ...], Meta(description="the answers that were looked at")]
@@ -38,6 +39,7 @@ class ModelLoadStarted(Event):
     """A load was about to be sent; without a following loaded or failed event it is unknown."""
 
     TYPE: ClassVar[str] = "model.load_started.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("server",)
     model: Identifier
 
 
@@ -45,6 +47,7 @@ class ModelLoaded(Event):
     """Exactly this model is resident with the frozen identity; every view agreed."""
 
     TYPE: ClassVar[str] = "model.loaded.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("server",)
     model: Identifier
     instance: Annotated[str, Meta(description="instance id that turns are addressed to")]
     duration_ns: Nanoseconds
@@ -57,6 +60,7 @@ class ModelUnloaded(Event):
     """The instance is gone and every view agreed on zero residents."""
 
     TYPE: ClassVar[str] = "model.unloaded.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("server",)
     model: Identifier
     instance: Annotated[str, Meta(description="instance id that was resident")]
     duration_ns: Nanoseconds
@@ -68,6 +72,7 @@ class ModelLost(Event):
     """A model that the log calls resident is not there any more (the server was restarted)."""
 
     TYPE: ClassVar[str] = "model.lost.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("server",)
     model: Identifier
     instance: Annotated[str, Meta(description="instance id that the log calls resident")]
     evidence: Annotated[tuple[Evidence, ...], Meta(description="the views that do not show it")]
@@ -77,6 +82,7 @@ class ServerMismatched(Event):
     """Something is not as frozen. Fatal for the run; the message says what a person must do."""
 
     TYPE: ClassVar[str] = "server.mismatched.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("server",)
     model: Annotated[str, Meta(description="model concerned; empty for the server as a whole")]
     problem: Annotated[str, Meta(description="what differs, and what to do")]
     evidence: Annotated[tuple[Evidence, ...], Meta(description="the answers that show it")]

@@ -27,6 +27,7 @@ class TasksFrozen(Event):
     """The split is fixed: which commits are tasks, with every file that grading needs."""
 
     TYPE: ClassVar[str] = "tasks.frozen.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     tasks: Annotated[ArtifactRef, Meta(description="JSON list of schemas.repair.task.Task")]
     count: Annotated[Count, Meta(description="number of tasks")]
     packs: Annotated[
@@ -39,6 +40,7 @@ class PlanPrepared(Event):
     """The order of all cells was computed from the study and the frozen tasks."""
 
     TYPE: ClassVar[str] = "plan.prepared.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     plan: Annotated[ArtifactRef, Meta(description="JSON of schemas.plan.Plan")]
     cells: Annotated[Count, Meta(description="number of planned cells")]
 
@@ -47,6 +49,7 @@ class StudyFrozen(Event):
     """Everything the study rests on, bound by digest. No cell can start before this event."""
 
     TYPE: ClassVar[str] = "study.frozen.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     study: Annotated[ArtifactRef, Meta(description="study.toml, byte for byte")]
     digest: Annotated[Digest, Meta(description="digest over all other fields: the study's name")]
     documents: Annotated[
@@ -78,6 +81,7 @@ class AmendmentRecorded(Event):
     """Something frozen was changed. Its class is the ledger's finding, never the author's word."""
 
     TYPE: ClassVar[str] = "amendment.recorded.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     reason: Annotated[str, Meta(description="why, in the words of who amends")]
     changes_claim: Annotated[
         bool, Meta(description="what the author says; the finding does not depend on it")
@@ -112,6 +116,7 @@ class OutcomesInspected(Event):
     """Outcome tables were about to be shown by this program. Written before they are."""
 
     TYPE: ClassVar[str] = "outcomes.inspected.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     reason: Annotated[str, Meta(description="why, in the words of who asked")]
     graded: Annotated[
         int,
@@ -127,6 +132,7 @@ class AnalysisCompleted(Event):
     """The declared analyses were computed from the records up to a position."""
 
     TYPE: ClassVar[str] = "analysis.completed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     head: Annotated[Position, Meta(description="seq of the last record that was read")]
     leaf: Annotated[Digest, Meta(description="leaf of that record")]
@@ -137,6 +143,7 @@ class ReportWritten(Event):
     """A report was rendered."""
 
     TYPE: ClassVar[str] = "report.written.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     head: Position
     html: Annotated[ArtifactRef, Meta(description="the report as one HTML file")]
@@ -147,6 +154,7 @@ class CellReexecuted(Event):
     """A recorded cell was executed again from the log, without any model."""
 
     TYPE: ClassVar[str] = "cell.reexecuted.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     cell: Annotated[str, Meta(description="UNIT/ARM/AGENT/REPEAT")]
     identical: Annotated[bool, Meta(description="true where every result had the same bytes")]
     compared: Annotated[int, Meta(ge=0, description="results compared by digest")]

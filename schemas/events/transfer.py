@@ -28,6 +28,7 @@ class FamiliesFrozen(Event):
     """The families of a suite are fixed: prompts, fixtures, predicates, stages and waivers."""
 
     TYPE: ClassVar[str] = "families.frozen.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     suite: Annotated[ArtifactRef, Meta(description="JSON of schemas.transfer.family.FrozenSuite")]
     version: Annotated[str, Meta(description="version of the suite")]
     families: Annotated[Count, Meta(description="number of families")]
@@ -70,6 +71,7 @@ class SystemDescribed(Event):
     """The identity and the declared capabilities of the system under test in this cell."""
 
     TYPE: ClassVar[str] = "system.described.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     memory: Annotated[ArtifactRef, Meta(description="JSON of the memory's manifest")]
     driver: Annotated[ArtifactRef, Meta(description="JSON of the driver's manifest")]
     capabilities: Annotated[Capabilities, Meta(description="what it declares")]
@@ -83,6 +85,7 @@ class MemorySeeded(Event):
     """Records were put into the system's store through its own write path, distractors included."""
 
     TYPE: ClassVar[str] = "memory.seeded.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     ids: Annotated[
         dict[str, tuple[str, ...]], Meta(description="store ids by correction id, seeded ones")
@@ -97,6 +100,7 @@ class StoreSnapshotted(Event):
     """The store was read. Without items or a path retention is unobserved."""
 
     TYPE: ClassVar[str] = "store.snapshotted.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     when: Annotated[
         Literal["before_write", "after_write", "before_session", "after_session"],
@@ -116,6 +120,7 @@ class SessionOpened(Event):
     """A fresh session: a new process or message list, without a copy of the correction."""
 
     TYPE: ClassVar[str] = "session.opened.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     purpose: Annotated[Literal["write", "task"], Meta(description="teaching, or the scored task")]
     session: Annotated[Session, Meta(description="who asks for what, and when")]
     prompt: Annotated[ArtifactRef, Meta(description="first user message, byte for byte")]
@@ -149,6 +154,7 @@ class MemoryRetrieved(Event):
     """Something was delivered from the memory to the driver."""
 
     TYPE: ClassVar[str] = "memory.retrieved.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     query: Annotated[str, Meta(description="as asked, bounded")]
     delivered: Annotated[
@@ -169,6 +175,7 @@ class MemoryWritten(Event):
     """The system was told something, or wrote to its memory."""
 
     TYPE: ClassVar[str] = "memory.written.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     acknowledged: Annotated[bool, Meta(description="the system says that it was kept")]
     text: Annotated[ArtifactRef, Meta(description="what it said")]
@@ -179,6 +186,7 @@ class FixtureCalled(Event):
     """A tool of the fixture was called; kept by the fixture, whoever called."""
 
     TYPE: ClassVar[str] = "fixture.called.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     number: Annotated[int, Meta(ge=0, description="call of the session, from 0")]
     tool: Annotated[str, Meta(description="name, as called")]
@@ -193,6 +201,7 @@ class DecisionDeclared(Event):
     """The system named its choice. The last one before the first state-changing call counts."""
 
     TYPE: ClassVar[str] = "decision.declared.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     option: Annotated[str, Meta(description="the named option")]
     basis: Annotated[tuple[str, ...], Meta(description="records that it says it used")]
@@ -214,6 +223,7 @@ class SessionClosed(Event):
     """The session ended."""
 
     TYPE: ClassVar[str] = "session.closed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     purpose: Annotated[Literal["write", "task"], Meta(description="teaching, or the scored task")]
     text: Annotated[ArtifactRef, Meta(description="last words of the system")]
@@ -234,6 +244,7 @@ class SurfaceRead(Event):
     """The authoritative surfaces, read by the fixture after the session, never by the system."""
 
     TYPE: ClassVar[str] = "surface.read.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     before: Annotated[ArtifactRef, Meta(description="JSON of the first state")]
     after: Annotated[ArtifactRef, Meta(description="JSON of the last state")]
@@ -248,6 +259,7 @@ class CaseFinished(Event):
     """The cell ended, in exactly one class. All but `void` are observed outcomes."""
 
     TYPE: ClassVar[str] = "case.finished.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     cell: Annotated[CellId, Meta(description="the planned cell")]
     attempt: Annotated[Count, Meta(description="attempt that ended, from 0")]
@@ -278,6 +290,7 @@ class TransferScored(Event):
     """Scores as the scorer found them; a later one never turns `unobserved` into `pass`."""
 
     TYPE: ClassVar[str] = "transfer.scored.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     scorer: Annotated[Digest, Meta(description="digest of the scorer's code")]
     head: Annotated[int, Meta(ge=0, description="seq of the last record that was read")]
@@ -293,6 +306,7 @@ class RepairOpened(Event):
     """A failure was assigned to the earliest evidenced failing stage. Stream ``repair/<id>``."""
 
     TYPE: ClassVar[str] = "repair.opened.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
     CARRIES_OUTCOME: ClassVar[bool] = True
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     cell: Annotated[str, Meta(description="the failing run: CASE/MEMORY/DRIVER/TRIAL")]
@@ -305,6 +319,7 @@ class RepairChanged(Event):
     """One layer was changed; recorded as unattributed where layers cannot be seen."""
 
     TYPE: ClassVar[str] = "repair.changed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     layer: Annotated[Layer, Meta(description="the one that was changed")]
     before: Annotated[dict[str, str], Meta(description="layer → digest")]
@@ -318,6 +333,7 @@ class RepairRerun(Event):
     """The failing case, its controls and a bounded sample were run again."""
 
     TYPE: ClassVar[str] = "repair.rerun.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     cells: Annotated[tuple[str, ...], Meta(description="every rerun cell")]
     sample_seed: Annotated[str, Meta(description="named stream of the sample")]
@@ -327,6 +343,7 @@ class RepairClosed(Event):
     """The repair is documented: reruns exist with unchanged prompts, fixtures and predicates."""
 
     TYPE: ClassVar[str] = "repair.closed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     suite_version: Annotated[str, Meta(description="version of the suite")]
     limitation: Annotated[str, Meta(description="what is unresolved; empty is not allowed")]
@@ -336,5 +353,6 @@ class RepairAbandoned(Event):
     """The repair is given up, at whatever step. Nothing follows it, and its name stays used."""
 
     TYPE: ClassVar[str] = "repair.abandoned.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
     repair: Annotated[Identifier, Meta(description="name of the repair")]
     reason: Annotated[str, Meta(description="why, in words")]

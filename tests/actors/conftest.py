@@ -11,7 +11,6 @@ from ledger.artifacts import Artifacts
 from ledger.log import Fact, decode
 from ledger.memory_log import MemoryLog
 from ledger.study_directory import StudyDirectory
-from schemas.commands import ROLE_OF
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def take(context: Context) -> Callable[[Any], Work]:
 
     def take(command: Any) -> Work:
         command_id = request(context, command)
-        role = ROLE_OF[type(command)]
+        role = command.ROLE
         claim = context.log.claim([role], 60.0)
         assert claim is not None and claim.lease.command == command_id
         return Work(context, claim, role, command, 0)

@@ -38,7 +38,7 @@ def put(study: Path, content: bytes) -> Path:
     return artifacts.path(artifacts.put(content, "text/plain").digest)
 
 
-def append(study: Path, event: Any, stream: str = "notes") -> None:
+def append(study: Path, event: Any, stream: str = "cell/notes") -> None:
     log = SqliteLog.open(StudyDirectory(study).ledger)
     log.append(Batch(events=[NewEvent(stream, event)], actor="operator", run="run"))
     log.close()
@@ -134,7 +134,9 @@ def test_removal_beside_writers_takes_nothing_that_is_named(ledger: Run, study: 
                 event = ToolCalled(
                     turn=0, number=0, tool="read_file", arguments=ref, result=ref, ok=True
                 )
-                log.append(Batch(events=[NewEvent("notes", event)], actor="operator", run="run"))
+                log.append(
+                    Batch(events=[NewEvent("cell/notes", event)], actor="operator", run="run")
+                )
             log.close()
         except BaseException as error:
             failures.append(error)
@@ -170,6 +172,7 @@ def test_a_faulty_ledger_loses_nothing(ledger: Run, study: Path) -> None:
 def test_a_record_of_an_unknown_type(ledger: Run, study: Path) -> None:
     class Strange(Event):
         TYPE = "strange.thing.v1"
+        STREAMS = ("cell",)
         note: str
 
     left = age(put(study, b"perhaps the stranger names me"))

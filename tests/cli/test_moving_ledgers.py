@@ -289,7 +289,7 @@ def test_a_backup_beside_a_writer_is_one_moment_of_it(
         number = 0
         while not done.is_set():
             event = ProtocolViolated(turn=number, kind="later", detail="beside a backup")
-            log.append(Batch(events=[NewEvent("notes", event)], actor="operator", run="run"))
+            log.append(Batch(events=[NewEvent("cell/notes", event)], actor="operator", run="run"))
             number += 1
 
     before = log.head()

@@ -176,7 +176,7 @@ def test_what_cannot_be_asked(
 def test_a_record_that_no_checkpoint_covers(ledger: Run, study: Path) -> None:
     log = SqliteLog.open(StudyDirectory(study).ledger)
     event = ProtocolViolated(turn=0, kind="later", detail="after the last checkpoint")
-    log.append(Batch(events=[NewEvent("notes", event)], actor="operator", run="run"))
+    log.append(Batch(events=[NewEvent("cell/notes", event)], actor="operator", run="run"))
     head = log.head()
     log.close()
     assert head is not None

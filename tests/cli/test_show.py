@@ -128,6 +128,7 @@ def test_an_outcome_is_masked(ledger: Run, study: Path) -> None:
 def test_a_type_of_another_version_may_carry_anything(ledger: Run, tmp_path: Path) -> None:
     class Strange(Event):
         TYPE: ClassVar[str] = "strange.seen.v1"
+        STREAMS: ClassVar[tuple[str, ...]] = ("strange",)
         secret: str
 
     def write(tiny: TinyStudy) -> None:

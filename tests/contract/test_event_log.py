@@ -114,7 +114,7 @@ def test_the_envelope_says_who_when_and_why(event_log: EventLog) -> None:
 )
 @given(event=events)
 def test_an_event_comes_back_as_it_was(event_log: EventLog, event: Event) -> None:
-    (stored,) = event_log.append(batch(NewEvent("cell/a", event), cause=None))
+    (stored,) = event_log.append(batch(NewEvent(event.STREAMS[0], event), cause=None))
     assert list(event_log.read(stored.seq)) == [stored]
     assert decode(stored).event == event
 
@@ -226,7 +226,9 @@ def test_batches_that_no_log_takes(event_log: EventLog) -> None:
     with pytest.raises(RecordRefused, match="role/grader"):
         event_log.append(batch(NewEvent("role/scheduler", grade)))
     with pytest.raises(RecordRefused, match=f"command/{CAUSE}"):
-        event_log.append(batch(NewEvent("cell/a", CommandCompleted(command=CAUSE))))
+        event_log.append(batch(NewEvent("command/x", CommandCompleted(command=CAUSE))))
+    with pytest.raises(RecordRefused, match="belongs to a stream of cell, not to study"):
+        event_log.append(batch(NewEvent("study", note("a").event)))
     assert event_log.head() is None
 
 

@@ -38,7 +38,6 @@ from projections import store
 from projections.fold import fold
 from projections.pending_commands import PendingCommands
 from schemas.commands import (
-    ROLE_OF,
     AdvanceSession,
     AmendStudy,
     AnalyseStudy,
@@ -106,7 +105,7 @@ class Step:
 
     @property
     def role(self) -> str:
-        return ROLE_OF[type(self.command)]
+        return self.command.ROLE
 
 
 @dataclass
@@ -258,7 +257,7 @@ class Laboratory:
         order is given again, unless a look at the log says that it was carried out."""
 
         def resume(context: Context, server: Sequence[str]) -> None:
-            clear_scratch(context, [ROLE_OF[type(step.command)]])
+            clear_scratch(context, [step.command.ROLE])
             context.log.release_all()
             if not step.ordered:
                 if step.facts[0].cause in context.log.pending():

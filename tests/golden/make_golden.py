@@ -11,7 +11,7 @@ Usage: python tests/golden/make_golden.py
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from msgspec import inspect
@@ -19,7 +19,7 @@ from msgspec import inspect
 from ledger.chain import leaf_hash
 from ledger.codec import encode_data, encode_record
 from schemas.base import Event
-from schemas.commands import ROLE_OF, Command
+from schemas.commands import ALL_COMMANDS
 from schemas.envelope import Envelope
 from schemas.events import ALL_EVENTS
 from schemas.events.command import CommandRequested
@@ -37,8 +37,8 @@ def golden_files() -> Iterator[tuple[Path, bytes]]:
     """Every file and what it holds: a JSON object of the leaf and the record, each on its line."""
     for event_class in ALL_EVENTS:
         yield DIRECTORY / "events" / f"{event_class.TYPE}.json", render(example_of(event_class))
-    for command_class in get_args(Command):
-        event = CommandRequested(role=ROLE_OF[command_class], command=example_of(command_class))
+    for command_class in ALL_COMMANDS:
+        event = CommandRequested(role=command_class.ROLE, command=example_of(command_class))
         tag = command_class.__struct_config__.tag
         yield DIRECTORY / "commands" / f"{tag}.json", render(event)
 

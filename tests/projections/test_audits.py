@@ -478,6 +478,7 @@ def test_a_record_that_cannot_be_decoded_leaves_no_audit_answered(tiny: TinyStud
 def test_types_of_another_version_are_passed_over(tiny: TinyStudy) -> None:
     class Strange(Event):
         TYPE: ClassVar[str] = "strange.seen.v1"
+        STREAMS: ClassVar[tuple[str, ...]] = ("strange",)
         text: str
 
     tiny.create()

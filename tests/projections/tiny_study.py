@@ -17,7 +17,6 @@ from ledger.log import Batch, EventLog, Fact, NewEvent, decode
 from ledger.study_directory import StudyDirectory
 from schemas.base import ArtifactRef, Event
 from schemas.commands import (
-    ROLE_OF,
     AdvanceCell,
     AmendStudy,
     AnalyseStudy,
@@ -182,7 +181,7 @@ class TinyStudy:
 
     def do(self, command: Command, *events: tuple[str, Event]) -> None:
         """A command, the events that it made and its end, as an actor appends them."""
-        role = ROLE_OF[type(command)]
+        role = command.ROLE
         request = NewEvent(role_stream(role), CommandRequested(role=role, command=command))
         stored = self.log.append(Batch(events=[request], actor="operator", run="test"))
         command_id = stored[0].envelope().id

@@ -87,7 +87,7 @@ def test_a_run_that_was_stopped_is_none_of_the_attempts(tmp_path: Path, recorded
             finished = msgspec.structs.replace(finished, stopped=True)
             if recorded:
                 stop = RunStopped(reason="interrupted", detail="Ctrl-C", cells_finished=0)
-                story.add("run", stop)
+                story.add("runs", stop)
         for event in (*rest, finished):
             story.add(story.cells[0].stream, event)
     context = record(story, tmp_path / "study")

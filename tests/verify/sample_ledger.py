@@ -176,7 +176,7 @@ def store(connection: sqlite3.Connection, seq: int, record: bytes) -> None:
     )
 
 
-def append_one(log: SqliteLog, event: Any, stream: str = "notes") -> str:
+def append_one(log: SqliteLog, event: Any, stream: str = "cell/notes") -> str:
     """Append one event that a person caused; returns its id."""
     stored = log.append(Batch(events=[NewEvent(stream, event)], actor="operator", run="run-1"))
     return stored[0].envelope().id

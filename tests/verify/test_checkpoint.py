@@ -296,7 +296,7 @@ def test_interval_is_signed_once(sample: SampleLedger) -> None:
     signed = []
     for first in range(0, CHECKPOINT_INTERVAL + 100, 70):
         events = [
-            NewEvent("many", ProtocolViolated(turn=number, kind="k", detail="d"))
+            NewEvent("cell/many", ProtocolViolated(turn=number, kind="k", detail="d"))
             for number in range(70)
         ]
         cause = append_one(log, ProtocolViolated(turn=first, kind="cause", detail="d"))
@@ -314,7 +314,7 @@ def _grow_and_sign(root: Path, count: int) -> None:
     directory = StudyDirectory(root)
     log = SqliteLog.open(directory.ledger)
     for number in range(count):
-        append_one(log, ProtocolViolated(turn=number, kind="k", detail="d"), f"s{os.getpid()}")
+        append_one(log, ProtocolViolated(turn=number, kind="k", detail="d"), f"cell/{os.getpid()}")
         Checkpointer(directory).sign(log)
     log.close()
 

@@ -390,7 +390,7 @@ def test_what_an_artifact_names_is_found_also_where_it_was_named_plainly_before(
     log = SqliteLog.open(sample.database)
     called = ToolCalled(turn=0, number=0, tool="read_file", arguments=tasks, result=tasks, ok=True)
     append_one(log, called, "cell/other")
-    append_one(log, TasksFrozen(tasks=tasks, count=1, packs={}), "tasks")
+    append_one(log, TasksFrozen(tasks=tasks, count=1, packs={}), "study")
     log.close()
     export(sample.directory.root, tmp_path / "out")
     (copied,) = (tmp_path / "out" / "artifacts").rglob(task.statement.digest)

@@ -532,7 +532,7 @@ def test_memory_does_not_grow_with_the_ledger(sample: SampleLedger, tmp_path: Pa
     for size in (1_500, 6_000):
         while (head := log.head()) is not None and head.seq < size:
             events = [
-                NewEvent("many", ProtocolViolated(turn=number, kind="k", detail="d" * 300))
+                NewEvent("cell/many", ProtocolViolated(turn=number, kind="k", detail="d" * 300))
                 for number in range(500)
             ]
             log.append(Batch(events=events, actor="cell", run="run-1", cause=new_id()))
