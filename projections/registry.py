@@ -10,7 +10,7 @@ from projections.repair.outcomes import Outcomes
 from projections.repair.tasks import MinedTasks
 from projections.residency import Residency
 from projections.transfer.corrections import Corrections
-from projections.transfer.remediations import Repairs
+from projections.transfer.remediations import Remediations
 from projections.transfer.tables import TransferTables
 
 PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
@@ -22,7 +22,7 @@ PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
     PendingCommands: lambda read: PendingCommands(),
     Outcomes: Outcomes,
     TransferTables: TransferTables,
-    Repairs: lambda read: Repairs(),
+    Remediations: lambda read: Remediations(),
 }
 """How a fresh state of each is made; the order is the order of tables in every listing."""
 

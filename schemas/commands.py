@@ -131,10 +131,10 @@ class AnchorCheckpoint(Command, tag="anchor_checkpoint", role="operator"):
     receipt: Annotated[str, Meta(description="commit id, base64 token or digest")]
 
 
-class OpenRepair(Command, tag="open_repair", role="operator"):
+class OpenRemediation(Command, tag="open_remediation", role="operator"):
     """Assign a failed run of a transfer study to its earliest evidenced failing stage."""
 
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     cell: Annotated[str, Meta(description="the failing run: CASE/MEMORY/DRIVER/TRIAL")]
     layer: Annotated[Layer, Meta(description="what will be changed")]
     manifest: Annotated[
@@ -142,33 +142,34 @@ class OpenRepair(Command, tag="open_repair", role="operator"):
     ] = {}
 
 
-class ChangeRepair(Command, tag="change_repair", role="operator"):
+class ChangeRemediation(Command, tag="change_remediation", role="operator"):
     """Record that one layer was changed, by an amendment that added the system's new identity."""
 
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     memory: Annotated[Identifier, Meta(description="the changed system's memory")]
     driver: Annotated[Identifier, Meta(description="the changed system's driver")]
     manifest: Annotated[dict[str, str], Meta(description="layer → digest after")] = {}
 
 
-class RerunRepair(Command, tag="rerun_repair", role="operator"):
-    """Fix which runs a repair needs: the failing case, its controls, a sample of other classes."""
+class RerunRemediation(Command, tag="rerun_remediation", role="operator"):
+    """Fix which runs a remediation needs: the failing case, its controls, a sample of other
+    classes."""
 
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     sample: Annotated[int, Meta(ge=1, description="cases from the other classes")]
 
 
-class CloseRepair(Command, tag="close_repair", role="operator"):
-    """End a repair whose runs exist with unchanged prompts, fixtures and predicates."""
+class CloseRemediation(Command, tag="close_remediation", role="operator"):
+    """End a remediation whose runs exist with unchanged prompts, fixtures and predicates."""
 
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     limitation: Annotated[str, Meta(min_length=1, description="what is unresolved")]
 
 
-class AbandonRepair(Command, tag="abandon_repair", role="operator"):
-    """End a repair that will not be carried on. Its name stays used."""
+class AbandonRemediation(Command, tag="abandon_remediation", role="operator"):
+    """End a remediation that will not be carried on. Its name stays used."""
 
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     reason: Annotated[str, Meta(min_length=1, description="why it is given up")]
 
 

@@ -8,7 +8,7 @@ from schemas.events.cell import CellFinished, CellVoided
 from schemas.events.grading import CellGraded
 from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded
-from schemas.events.transfer import CaseFinished, RepairAbandoned, RepairClosed
+from schemas.events.transfer import CaseFinished, RemediationAbandoned, RemediationClosed
 
 OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
     AmendmentRecorded,
@@ -17,8 +17,8 @@ OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
     CellGraded,
     CellVoided,
     CaseFinished,
-    RepairClosed,
-    RepairAbandoned,
+    RemediationClosed,
+    RemediationAbandoned,
 )
 """After one of these a report of an earlier analysis would say what is not so any more."""
 

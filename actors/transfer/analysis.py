@@ -26,7 +26,7 @@ from projections.report.model import RUN_PAGES, run_page
 from projections.results import ComputedFrom
 from projections.transfer.csv_files import render_counts, render_runs
 from projections.transfer.frozen_programs import FrozenPrograms
-from projections.transfer.remediations import Repairs
+from projections.transfer.remediations import Remediations
 from projections.transfer.report import (
     NOTICE,
     TransferInputs,
@@ -54,15 +54,15 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
     read = context.artifacts.get
     progress, scores = Progress(read), TransferScores(read)
     declarations, amendments = Declarations(TransferStudy, read), Amendments(read)
-    repairs, programs = Repairs(), FrozenPrograms(read)
-    states = (progress, scores, declarations, amendments, repairs, programs)
+    remediations, programs = Remediations(), FrozenPrograms(read)
+    states = (progress, scores, declarations, amendments, remediations, programs)
     Follower(context.log, *states).catch_up(seq + 1)
     if progress.frozen is None or scores.suite is None or scores.study is None:
         raise Refused("the suite is not frozen, so nothing can be scored: `ledger freeze` first")
     return transfer_results(
         scores,
         declarations.versions,
-        repairs,
+        remediations,
         programs,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=leaf),
         progress.simulated,

@@ -1,10 +1,11 @@
-"""The repair loop of a transfer study: open, change, rerun, close or abandon (protocol, section 7).
+"""The remediation loop of a transfer study: open, change, rerun, close or abandon (protocol,
+section 7).
 
 A failure is assigned to the earliest evidenced failing stage of one run. One layer of the system is
 changed, and the changed system is a new identity that an amendment declares. The failing case, its
 controls and a bounded sample of other classes run again with unchanged prompts, fixtures and
-predicates; only then can the repair be closed, with the limitation that is left. A fluent
-postmortem is no repair receipt.
+predicates; only then can the remediation be closed, with the limitation that is left. A fluent
+postmortem is no remediation receipt.
 """
 
 from collections.abc import Mapping
@@ -20,16 +21,22 @@ from ledger.log import NewEvent
 from projections.fold import Follower
 from projections.transfer.evidence import RunEvidence
 from projections.transfer.remediation_receipts import layers_of, missing_to_close
-from projections.transfer.remediations import Repair, Repairs
+from projections.transfer.remediations import Remediation, Remediations
 from projections.transfer.scores import RunScore, TransferScores, root_record
-from schemas.commands import AbandonRepair, ChangeRepair, CloseRepair, OpenRepair, RerunRepair
+from schemas.commands import (
+    AbandonRemediation,
+    ChangeRemediation,
+    CloseRemediation,
+    OpenRemediation,
+    RerunRemediation,
+)
 from schemas.events.study import AmendmentRecorded, OutcomesInspected
 from schemas.events.transfer import (
-    RepairAbandoned,
-    RepairChanged,
-    RepairClosed,
-    RepairOpened,
-    RepairRerun,
+    RemediationAbandoned,
+    RemediationChanged,
+    RemediationClosed,
+    RemediationOpened,
+    RemediationRerun,
 )
 from schemas.identifiers import STUDY_STREAM
 from schemas.secret_shapes import secret_kinds
@@ -41,8 +48,8 @@ OWN_KINDS = ("store", "folder")
 """Memories whose manifest can be read without starting somebody's program."""
 
 
-def repair_stream(repair: str) -> str:
-    return f"repair/{repair}"
+def remediation_stream(remediation: str) -> str:
+    return f"remediation/{remediation}"
 
 
 class _State:
@@ -50,23 +57,24 @@ class _State:
 
     def __init__(self, context: Context) -> None:
         self.scores = TransferScores(context.artifacts.get)
-        self.repairs = Repairs()
-        Follower(context.log, self.scores, self.repairs).catch_up()
+        self.remediations = Remediations()
+        Follower(context.log, self.scores, self.remediations).catch_up()
         if self.scores.suite is None or self.scores.study is None:
-            raise Refused("no suite is frozen here: a repair needs runs that failed")
+            raise Refused("no suite is frozen here: a remediation needs runs that failed")
         self.suite: FrozenSuite = self.scores.suite
         self.study: TransferStudy = self.scores.study
 
-    def repair(self, name: str) -> Repair:
-        repair = self.repairs.repairs.get(name)
-        if repair is None:
-            known = ", ".join(self.repairs.repairs) or "none"
-            raise Refused(f"there is no repair {name!r}; there are: {known}")
-        if repair.ended_at >= 0:
+    def remediation(self, name: str) -> Remediation:
+        remediation = self.remediations.remediations.get(name)
+        if remediation is None:
+            known = ", ".join(self.remediations.remediations) or "none"
+            raise Refused(f"there is no remediation {name!r}; there are: {known}")
+        if remediation.ended_at >= 0:
             raise Refused(
-                f"repair {name} is {repair.status} (record {repair.ended_at}): open another one"
+                f"remediation {name} is {remediation.status} (record {remediation.ended_at}): open "
+                "another one"
             )
-        return repair
+        return remediation
 
     def run(self, cell: str) -> tuple[RunScore, RunEvidence]:
         score = self.scores.runs.get(cell)
@@ -80,25 +88,25 @@ class _State:
         return unit, family, family.case(unit.case_id)
 
 
-def open_repair(work: Work) -> Done:
+def open_remediation(work: Work) -> Done:
     """Assign one failed run to a layer. Refused for a run that did not fail at any stage, and, as
     the answer shows its outcome, for one that ended after outcomes were last inspected."""
-    command: OpenRepair = work.command
+    command: OpenRemediation = work.command
     looks = [f.seq for f in work.facts(STUDY_STREAM) if isinstance(f.event, OutcomesInspected)]
     if not looks:
         raise Refused(
-            "a repair shows outcomes, and no inspection is recorded: `ledger analyze --reason "
+            "a remediation shows outcomes, and no inspection is recorded: `ledger analyze --reason "
             '"…"` records one first'
         )
     state = _State(work.context)
-    if command.repair in state.repairs.repairs:
-        raise Refused(f"there is a repair {command.repair} already: choose another name")
+    if command.remediation in state.remediations.remediations:
+        raise Refused(f"there is a remediation {command.remediation} already: choose another name")
     score, evidence = state.run(command.cell)
     if score.finished > looks[-1]:
         raise Refused(
             f"{command.cell} ended (record {score.finished}) after outcomes were last inspected "
-            f'(record {looks[-1]}), and a repair shows its outcome: `ledger analyze --reason "…"` '
-            "records an inspection first"
+            f"(record {looks[-1]}), and a remediation shows its outcome: `ledger analyze --reason "
+            '"…"` records an inspection first'
         )
     if score.earliest is None:
         why = {
@@ -106,34 +114,34 @@ def open_repair(work: Work) -> Done:
             "show them, and run it under a new identity",
             "void": "it is void by a fault that is not the system's, and runs again",
         }.get(score.result, "no stage of it failed")
-        raise Refused(f"{command.cell} cannot be repaired: {why}")
+        raise Refused(f"{command.cell} cannot be remedied: {why}")
     manifest = _together(
         command.manifest, layers_of(work.artifacts.get, evidence), f"the run {command.cell}"
     )
     if command.layer != "unknown":
         _require_layers(manifest, f"{score.memory} + {score.driver}")
-    event = RepairOpened(
-        repair=command.repair,
+    event = RemediationOpened(
+        remediation=command.remediation,
         cell=command.cell,
         stage=score.earliest,
         layer=command.layer,
         manifest=manifest,
     )
-    return Done([NewEvent(repair_stream(command.repair), event)])
+    return Done([NewEvent(remediation_stream(command.remediation), event)])
 
 
-def change_repair(work: Work) -> Done:
+def change_remediation(work: Work) -> Done:
     """Record the change. Refused unless exactly the named layer differs, and unless an amendment
     after the opening planned cells for the changed system."""
-    command: ChangeRepair = work.command
+    command: ChangeRemediation = work.command
     state = _State(work.context)
-    repair = state.repair(command.repair)
-    if repair.changed is not None:
+    remediation = state.remediation(command.remediation)
+    if remediation.changed is not None:
         raise Refused(
-            f"repair {command.repair} has its change (record {repair.changed_at}): one repair "
-            "changes one layer, once. Open another one for another change"
+            f"remediation {command.remediation} has its change (record {remediation.changed_at}): "
+            "one remediation changes one layer, once. Open another one for another change"
         )
-    before_score, _ = state.run(repair.opened.cell)
+    before_score, _ = state.run(remediation.opened.cell)
     new = f"{command.memory} + {command.driver}"
     if before_score.system == (command.memory, command.driver):
         raise Refused(
@@ -141,59 +149,62 @@ def change_repair(work: Work) -> Done:
             "study.toml under an id of its own, then `ledger amend`"
         )
     amended = any(
-        isinstance(fact.event, AmendmentRecorded) and fact.seq > repair.opened_at
+        isinstance(fact.event, AmendmentRecorded) and fact.seq > remediation.opened_at
         for fact in work.facts(STUDY_STREAM)
     )
     planned = any(_is_of(cell, before_score.unit, command) for cell in state.scores.planned)
     if not amended or not planned:
         raise Refused(
-            f"no amendment after record {repair.opened_at} plans {before_score.unit} for {new}: "
-            "declare the changed memory or driver and their system in study.toml, then "
+            f"no amendment after record {remediation.opened_at} plans {before_score.unit} for "
+            f"{new}: declare the changed memory or driver and their system in study.toml, then "
             '`ledger amend --reason "…"`'
         )
-    attributed = repair.opened.layer != "unknown"
-    before = repair.opened.manifest
+    attributed = remediation.opened.layer != "unknown"
+    before = remediation.opened.manifest
     after = _together(
         command.manifest, manifest_of(work, state.study, command.memory, command.driver), new
     )
     if attributed:
         _require_layers(after, new)
         differing = [layer for layer in LAYERS if before[layer] != after[layer]]
-        if differing != [repair.opened.layer]:
+        if differing != [remediation.opened.layer]:
             found = ", ".join(differing) or "none"
             raise Refused(
-                f"exactly {repair.opened.layer} must differ between {before_score.memory} + "
+                f"exactly {remediation.opened.layer} must differ between {before_score.memory} + "
                 f"{before_score.driver} and {new}; these layers do: {found}. Change one layer at a "
-                "time; where the layers cannot be seen, open the repair with --layer unknown"
+                "time; where the layers cannot be seen, open the remediation with --layer unknown"
             )
-    event = RepairChanged(
-        repair=command.repair,
-        layer=repair.opened.layer,
+    event = RemediationChanged(
+        remediation=command.remediation,
+        layer=remediation.opened.layer,
         before=before,
         after=after,
         attributed=attributed,
         new_memory=command.memory,
         new_driver=command.driver,
     )
-    return Done([NewEvent(repair_stream(command.repair), event)])
+    return Done([NewEvent(remediation_stream(command.remediation), event)])
 
 
-def rerun_repair(work: Work) -> Done:
+def rerun_remediation(work: Work) -> Done:
     """Fix the runs: the failing case, its family's negative, supersession and expiry controls, and
     a seeded sample of cases from the other classes; every planned trial of each."""
-    command: RerunRepair = work.command
+    command: RerunRemediation = work.command
     state = _State(work.context)
-    repair = state.repair(command.repair)
-    if repair.changed is None:
-        raise Refused(f"repair {command.repair} has no change yet: `ledger transfer repair change`")
-    if repair.rerun is not None:
+    remediation = state.remediation(command.remediation)
+    if remediation.changed is None:
         raise Refused(
-            f"the runs of repair {command.repair} are fixed (record {repair.rerun_at}): "
-            "`ledger run` makes them"
+            f"remediation {command.remediation} has no change yet: `ledger transfer remediation "
+            "change`"
         )
-    score, _ = state.run(repair.opened.cell)
-    units, stream = rerun_units(state.suite, score, command.repair, command.sample)
-    changed = repair.changed
+    if remediation.rerun is not None:
+        raise Refused(
+            f"the runs of remediation {command.remediation} are fixed (record "
+            f"{remediation.rerun_at}): `ledger run` makes them"
+        )
+    score, _ = state.run(remediation.opened.cell)
+    units, stream = rerun_units(state.suite, score, command.remediation, command.sample)
+    changed = remediation.changed
     cells = []
     missing = []
     for unit in units:
@@ -206,53 +217,55 @@ def rerun_repair(work: Work) -> Done:
             f"{changed.new_memory} + {changed.new_driver} has no planned runs of "
             f"{', '.join(missing)}: add the system to study.toml and `ledger amend`"
         )
-    event = RepairRerun(repair=command.repair, cells=tuple(cells), sample_seed=stream)
-    return Done([NewEvent(repair_stream(command.repair), event)])
+    event = RemediationRerun(
+        remediation=command.remediation, cells=tuple(cells), sample_seed=stream
+    )
+    return Done([NewEvent(remediation_stream(command.remediation), event)])
 
 
-def close_repair(work: Work) -> Done:
-    """End a repair. Refused with everything that is missing."""
-    command: CloseRepair = work.command
+def close_remediation(work: Work) -> Done:
+    """End a remediation. Refused with everything that is missing."""
+    command: CloseRemediation = work.command
     state = _State(work.context)
-    repair = state.repair(command.repair)
-    missing = list(missing_to_close(work.artifacts.get, state.scores, repair))
+    remediation = state.remediation(command.remediation)
+    missing = list(missing_to_close(work.artifacts.get, state.scores, remediation))
     _refuse_secrets(command.limitation, "limitation")
     if not command.limitation.strip():
         missing.append("what is left unresolved, in words")
     if missing:
         raise Refused(
-            f"repair {command.repair} cannot be closed yet; missing: {'; '.join(missing)}"
+            f"remediation {command.remediation} cannot be closed yet; missing: {'; '.join(missing)}"
         )
-    event = RepairClosed(
-        repair=command.repair,
+    event = RemediationClosed(
+        remediation=command.remediation,
         suite_version=state.suite.version,
         limitation=command.limitation.strip(),
     )
-    return Done([NewEvent(repair_stream(command.repair), event)])
+    return Done([NewEvent(remediation_stream(command.remediation), event)])
 
 
-def abandon_repair(work: Work) -> Done:
-    """Give a repair up, at whatever step it is."""
-    command: AbandonRepair = work.command
-    _State(work.context).repair(command.repair)
+def abandon_remediation(work: Work) -> Done:
+    """Give a remediation up, at whatever step it is."""
+    command: AbandonRemediation = work.command
+    _State(work.context).remediation(command.remediation)
     _refuse_secrets(command.reason, "reason")
     if not command.reason.strip():
         raise Refused("say why with --reason TEXT: everyone who reads the report sees it")
-    event = RepairAbandoned(repair=command.repair, reason=command.reason.strip())
-    return Done([NewEvent(repair_stream(command.repair), event)])
+    event = RemediationAbandoned(remediation=command.remediation, reason=command.reason.strip())
+    return Done([NewEvent(remediation_stream(command.remediation), event)])
 
 
 HANDLERS: Handlers = {
-    OpenRepair: open_repair,
-    ChangeRepair: change_repair,
-    RerunRepair: rerun_repair,
-    CloseRepair: close_repair,
-    AbandonRepair: abandon_repair,
+    OpenRemediation: open_remediation,
+    ChangeRemediation: change_remediation,
+    RerunRemediation: rerun_remediation,
+    CloseRemediation: close_remediation,
+    AbandonRemediation: abandon_remediation,
 }
 
 
 def rerun_units(
-    suite: FrozenSuite, score: RunScore, repair: str, sample: int
+    suite: FrozenSuite, score: RunScore, remediation: str, sample: int
 ) -> tuple[list[str], str]:
     """(units to run again, named stream of the sample), all among as many distractors.
 
@@ -278,7 +291,7 @@ def rerun_units(
             f"the suite has {len(others)} cases of other classes among {score.distractors} "
             f"distractors: --sample must be at most that"
         )
-    stream = f"{suite.suite_id}/{suite.version}/repair/{repair}/{sample}"
+    stream = f"{suite.suite_id}/{suite.version}/remediation/{remediation}/{sample}"
     ranked = sorted(others, key=lambda unit: sha256(f"{stream}|{unit}".encode()).digest())
     return [*failing, *controls, *ranked[:sample]], stream
 
@@ -331,13 +344,13 @@ def _require_layers(manifest: Mapping[str, str], system: str) -> None:
     if missing:
         raise Refused(
             f"{system} does not show the layers {', '.join(missing)}: give all eight with "
-            "--manifest FILE, or open the repair with --layer unknown (it is recorded as "
+            "--manifest FILE, or open the remediation with --layer unknown (it is recorded as "
             "unattributed)"
         )
 
 
-def _is_of(cell: str, unit: str, system: ChangeRepair | RepairChanged) -> bool:
-    if isinstance(system, RepairChanged):
+def _is_of(cell: str, unit: str, system: ChangeRemediation | RemediationChanged) -> bool:
+    if isinstance(system, RemediationChanged):
         memory, driver = system.new_memory, system.new_driver
     else:
         memory, driver = system.memory, system.driver

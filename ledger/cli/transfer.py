@@ -1,5 +1,5 @@
 """``ledger transfer``: families of the correction-transfer protocol, before a suite is frozen, and
-repairs of systems that failed."""
+remediations of systems that failed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from ledger.cli import transfer_proxy, transfer_repair
+from ledger.cli import transfer_proxy, transfer_remediation
 from ledger.cli.command_group import CommandGroup
 from ledger.cli.options import json_option, print_json, printable, reading, study_option
 from ledger.errors import Refused, Usage
@@ -28,7 +28,7 @@ def command() -> None:
 
     In this order: `new` makes a family to fill in from a correction, study.toml names it,
     `validate` reviews it; then `ledger freeze`, `run`, `analyze` and `report` as in every study.
-    `repair` documents what is changed after a failure, `proxy` captures what a memory server
+    `remediation` documents what is changed after a failure, `proxy` captures what a memory server
     delivers. How to write a family: docs/corrections-and-families.md.
     """
 
@@ -143,7 +143,7 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
         check_commands(directory, declared)
 
 
-command.add_command(transfer_repair.command)
+command.add_command(transfer_remediation.command)
 command.add_command(transfer_proxy.command)
 
 

@@ -13,13 +13,13 @@ from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
 from projections.transfer.evidence import RunEvidence
 from projections.transfer.remediation_receipts import missing_to_close
-from projections.transfer.remediations import Repairs
+from projections.transfer.remediations import Remediations
 from projections.transfer.scores import RunScore, TransferScores
 from schemas.base import Event
 from schemas.events.transfer import (
     CaseFinished,
-    RepairAbandoned,
-    RepairClosed,
+    RemediationAbandoned,
+    RemediationClosed,
     SessionClosed,
     SessionOpened,
     TransferScored,
@@ -33,11 +33,11 @@ class TransferAudit:
     QUESTION: ClassVar[str] = (
         "Does every verdict rest on records of its own run, was every session fresh and given the "
         "frozen prompt and fixture, was no unobserved stage called passed later, had every closed "
-        "repair its runs, and did none go on after its end?"
+        "remediation its runs, and did none go on after its end?"
     )
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         *TransferScores.FOLDS,
-        *Repairs.FOLDS,
+        *Remediations.FOLDS,
         TransferScored,
     )
 
@@ -45,7 +45,7 @@ class TransferAudit:
         self._read = read
         self._findings = Findings(self.NAME)
         self._scores = TransferScores(read)
-        self._repairs = Repairs()
+        self._remediations = Remediations()
         self._fixtures: dict[tuple[str, str], str] = {}
         """Digest of the first state by suite version and unit."""
         self._unobserved: set[tuple[str, int, str]] = set()
@@ -57,8 +57,8 @@ class TransferAudit:
         if isinstance(event, TransferScored):
             self._scorings += 1
             problems = self._recorded(event)
-        elif isinstance(event, Repairs.FOLDS):
-            problems = self._of_repair(fact)
+        elif isinstance(event, Remediations.FOLDS):
+            problems = self._of_remediation(fact)
         else:
             self._scores.apply(fact)
             problems = self._of_run(fact)
@@ -86,29 +86,36 @@ class TransferAudit:
                 score = self._scores.runs[cell]
                 yield from self._evidence(score, run)
 
-    def _of_repair(self, fact: Fact) -> Iterator[str]:
+    def _of_remediation(self, fact: Fact) -> Iterator[str]:
         event = fact.event
-        assert isinstance(event, Repairs.FOLDS)
-        name = fact.stream.removeprefix("repair/")
-        before = self._repairs.repairs.get(name)
+        assert isinstance(event, Remediations.FOLDS)
+        name = fact.stream.removeprefix("remediation/")
+        before = self._remediations.remediations.get(name)
         if before is not None and before.ended_at >= 0:
-            yield f"repair {name} went on after it was {before.status} (record {before.ended_at})"
-        self._repairs.apply(fact)
-        if isinstance(event, RepairClosed):
-            yield from self._closed_repair(event)
-        elif isinstance(event, RepairAbandoned):
+            yield (
+                f"remediation {name} went on after it was {before.status} (record "
+                f"{before.ended_at})"
+            )
+        self._remediations.apply(fact)
+        if isinstance(event, RemediationClosed):
+            yield from self._closed_remediation(event)
+        elif isinstance(event, RemediationAbandoned):
             self._abandoned += 1
-            self._findings.note(fact.seq, f"repair {event.repair} was abandoned: {event.reason}")
+            self._findings.note(
+                fact.seq, f"remediation {event.remediation} was abandoned: {event.reason}"
+            )
 
-    def _closed_repair(self, event: RepairClosed) -> Iterator[str]:
+    def _closed_remediation(self, event: RemediationClosed) -> Iterator[str]:
         """What was missing when it was closed, asked again of the records until then."""
-        repair = self._repairs.repairs.get(event.repair)
-        if repair is None or repair.opened.cell not in self._scores.evidence:
-            yield f"repair {event.repair} was closed and never opened on a run of the suite"
+        remediation = self._remediations.remediations.get(event.remediation)
+        if remediation is None or remediation.opened.cell not in self._scores.evidence:
+            yield (
+                f"remediation {event.remediation} was closed and never opened on a run of the suite"
+            )
             return
         self._closed += 1
-        for missing in missing_to_close(self._read, self._scores, repair):
-            yield f"repair {event.repair} was closed without {missing}"
+        for missing in missing_to_close(self._read, self._scores, remediation):
+            yield f"remediation {event.remediation} was closed without {missing}"
 
     def _evidence(self, score: RunScore, run: RunEvidence) -> Iterator[str]:
         own = {recorded.seq for recorded in run.events}
@@ -151,6 +158,6 @@ class TransferAudit:
             runs=self._runs,
             verdicts=self._verdicts,
             scorings=self._scorings,
-            closed_repairs=self._closed,
-            abandoned_repairs=self._abandoned,
+            closed_remediations=self._closed,
+            abandoned_remediations=self._abandoned,
         )

@@ -1,6 +1,6 @@
-"""What a repair's receipt must hold: runs after the change, with everything else unchanged.
+"""What a remediation's receipt must hold: runs after the change, with everything else unchanged.
 
-Asked when a repair is to be closed, and again by the audit of transfer studies.
+Asked when a remediation is to be closed, and again by the audit of transfer studies.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,37 +10,39 @@ import msgspec
 
 from projections.fold import ReadArtifact
 from projections.transfer.evidence import RunEvidence
-from projections.transfer.remediations import Repair
+from projections.transfer.remediations import Remediation
 from projections.transfer.scores import TransferScores
 from schemas.events.transfer import SystemDescribed
 from schemas.transfer.family import LAYERS, Family
 
 
-def missing_to_close(read: ReadArtifact, scores: TransferScores, repair: Repair) -> Iterator[str]:
-    """What keeps a repair from being closed, one reason a line."""
-    if repair.changed is None:
-        yield "the change (`ledger transfer repair change`)"
+def missing_to_close(
+    read: ReadArtifact, scores: TransferScores, remediation: Remediation
+) -> Iterator[str]:
+    """What keeps a remediation from being closed, one reason a line."""
+    if remediation.changed is None:
+        yield "the change (`ledger transfer remediation change`)"
         return
-    if repair.rerun is None:
-        yield "the choice of runs (`ledger transfer repair rerun`)"
+    if remediation.rerun is None:
+        yield "the choice of runs (`ledger transfer remediation rerun`)"
         return
-    failing = scores.evidence[repair.opened.cell]
-    changed = repair.changed
+    failing = scores.evidence[remediation.opened.cell]
+    changed = remediation.changed
     shown_before = layers_of(read, failing) if changed.attributed else {}
     differing = [x for x in LAYERS if changed.before.get(x) != changed.after.get(x)]
     if changed.attributed and differing != [changed.layer]:
         yield f"a change of {changed.layer} alone"
     denied = _contradicted(changed.before, shown_before)
     if denied:
-        yield f"the {', '.join(denied)} before the change as {repair.opened.cell} shows"
+        yield f"the {', '.join(denied)} before the change as {remediation.opened.cell} shows"
     before = {family.family_id: family for family in failing.suite.families}
-    for cell in repair.rerun.cells:
+    for cell in remediation.rerun.cells:
         score = scores.runs.get(cell)
         if score is None or score.result == "void":
             yield f"the run {cell} (`ledger run`)"
             continue
-        if score.started < repair.changed_at:
-            yield f"a run of {cell} after the change (record {repair.changed_at})"
+        if score.started < remediation.changed_at:
+            yield f"a run of {cell} after the change (record {remediation.changed_at})"
             continue
         evidence = scores.evidence[cell]
         altered = _differing(before.get(evidence.family.family_id), evidence)

@@ -1,4 +1,5 @@
-"""Repairs of a transfer study: what was assigned, changed, run again, and closed or abandoned."""
+"""Remediations of a transfer study: what was assigned, changed, run again, and closed or
+abandoned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,29 +9,29 @@ from ledger.log import Fact
 from projections.fold import Row, Table
 from schemas.base import Event
 from schemas.events.transfer import (
-    RepairAbandoned,
-    RepairChanged,
-    RepairClosed,
-    RepairOpened,
-    RepairRerun,
+    RemediationAbandoned,
+    RemediationChanged,
+    RemediationClosed,
+    RemediationOpened,
+    RemediationRerun,
 )
 
 Status = Literal["opened", "changed", "rerun", "closed", "abandoned"]
 
 
 @dataclass
-class Repair:
-    """One repair. A step that did not happen is None."""
+class Remediation:
+    """One remediation. A step that did not happen is None."""
 
-    opened: RepairOpened
+    opened: RemediationOpened
     opened_at: int
-    changed: RepairChanged | None = None
+    changed: RemediationChanged | None = None
     changed_at: int = -1
-    rerun: RepairRerun | None = None
+    rerun: RemediationRerun | None = None
     rerun_at: int = -1
-    closed: RepairClosed | None = None
+    closed: RemediationClosed | None = None
     closed_at: int = -1
-    abandoned: RepairAbandoned | None = None
+    abandoned: RemediationAbandoned | None = None
     abandoned_at: int = -1
 
     @property
@@ -57,23 +58,23 @@ class Repair:
 
 
 @dataclass
-class Repairs:
+class Remediations:
     """By name, in the order in which they were opened."""
 
-    NAME: ClassVar[str] = "repairs"
+    NAME: ClassVar[str] = "remediations"
     GUARDED: ClassVar[bool] = True
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
-        RepairOpened,
-        RepairChanged,
-        RepairRerun,
-        RepairClosed,
-        RepairAbandoned,
+        RemediationOpened,
+        RemediationChanged,
+        RemediationRerun,
+        RemediationClosed,
+        RemediationAbandoned,
     )
     TABLES: ClassVar[Mapping[str, Table]] = {
-        "repairs": Table(
-            key=("repair",),
+        "remediations": Table(
+            key=("remediation",),
             columns={
-                "repair": str,
+                "remediation": str,
                 "cell": str,
                 "stage": str,
                 "layer": str,
@@ -93,49 +94,55 @@ class Repairs:
         )
     }
 
-    repairs: dict[str, Repair] = field(default_factory=dict)
+    remediations: dict[str, Remediation] = field(default_factory=dict)
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
-        if isinstance(event, RepairOpened):
-            self.repairs.setdefault(event.repair, Repair(event, fact.seq))
+        if isinstance(event, RemediationOpened):
+            self.remediations.setdefault(event.remediation, Remediation(event, fact.seq))
             return
-        assert isinstance(event, RepairChanged | RepairRerun | RepairClosed | RepairAbandoned)
-        repair = self.repairs.get(event.repair)
-        if repair is None:
+        assert isinstance(
+            event, RemediationChanged | RemediationRerun | RemediationClosed | RemediationAbandoned
+        )
+        remediation = self.remediations.get(event.remediation)
+        if remediation is None:
             return
         match event:
-            case RepairChanged():
-                repair.changed, repair.changed_at = event, fact.seq
-            case RepairRerun():
-                repair.rerun, repair.rerun_at = event, fact.seq
-            case RepairClosed():
-                repair.closed, repair.closed_at = event, fact.seq
-            case RepairAbandoned():
-                repair.abandoned, repair.abandoned_at = event, fact.seq
+            case RemediationChanged():
+                remediation.changed, remediation.changed_at = event, fact.seq
+            case RemediationRerun():
+                remediation.rerun, remediation.rerun_at = event, fact.seq
+            case RemediationClosed():
+                remediation.closed, remediation.closed_at = event, fact.seq
+            case RemediationAbandoned():
+                remediation.abandoned, remediation.abandoned_at = event, fact.seq
 
     def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {"repairs": [row(name, repair) for name, repair in self.repairs.items()]}
+        return {
+            "remediations": [
+                row(name, remediation) for name, remediation in self.remediations.items()
+            ]
+        }
 
 
-def row(name: str, repair: Repair) -> dict[str, Any]:
-    """One row of ``repairs``."""
-    changed = repair.changed
+def row(name: str, remediation: Remediation) -> dict[str, Any]:
+    """One row of ``remediations``."""
+    changed = remediation.changed
     return {
-        "repair": name,
-        "cell": repair.opened.cell,
-        "stage": repair.opened.stage,
-        "layer": repair.opened.layer,
-        "status": repair.status,
+        "remediation": name,
+        "cell": remediation.opened.cell,
+        "stage": remediation.opened.stage,
+        "layer": remediation.opened.layer,
+        "status": remediation.status,
         "attributed": int(changed.attributed) if changed else None,
         "memory": changed.new_memory if changed else "",
         "driver": changed.new_driver if changed else "",
-        "reruns": len(repair.rerun.cells) if repair.rerun else 0,
-        "opened": repair.opened_at,
-        "changed": repair.changed_at if changed else None,
-        "rerun": repair.rerun_at if repair.rerun else None,
-        "closed": repair.closed_at if repair.closed else None,
-        "abandoned": repair.abandoned_at if repair.abandoned else None,
-        "limitation": repair.closed.limitation if repair.closed else "",
-        "reason": repair.abandoned.reason if repair.abandoned else "",
+        "reruns": len(remediation.rerun.cells) if remediation.rerun else 0,
+        "opened": remediation.opened_at,
+        "changed": remediation.changed_at if changed else None,
+        "rerun": remediation.rerun_at if remediation.rerun else None,
+        "closed": remediation.closed_at if remediation.closed else None,
+        "abandoned": remediation.abandoned_at if remediation.abandoned else None,
+        "limitation": remediation.closed.limitation if remediation.closed else "",
+        "reason": remediation.abandoned.reason if remediation.abandoned else "",
     }

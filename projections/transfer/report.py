@@ -134,7 +134,7 @@ def build_transfer_report(inputs: TransferInputs) -> Report:
                 _families(results),
                 _cases(results),
                 _failures(results),
-                _repairs(results),
+                _remediations(results),
                 _uncertainty(results),
                 _waivers(results),
                 _models(results, study),
@@ -751,13 +751,13 @@ def _failures(results: TransferResults) -> Section:
     return Section(id="failures", title="Failed runs", blocks=(table,))
 
 
-def _repairs(results: TransferResults) -> Section:
-    if not results.repairs:
-        return Section(id="repairs", title="Repairs", blocks=())
+def _remediations(results: TransferResults) -> Section:
+    if not results.remediations:
+        return Section(id="remediations", title="Remediations", blocks=())
     table = Table(
-        caption="Repairs: one layer changed, and what its runs came to",
+        caption="Remediations: one layer changed, and what its runs came to",
         columns=(
-            Column(title="repair"),
+            Column(title="remediation"),
             Column(title="failed run", kind="run"),
             *columns("stage", "layer", "changed system", "status"),
             *columns("runs ended", "verified", "failed", numbers=True, first="number"),
@@ -766,7 +766,7 @@ def _repairs(results: TransferResults) -> Section:
         ),
         rows=tuple(
             (
-                found.repair,
+                found.remediation,
                 found.cell,
                 found.stage,
                 found.layer.replace("_", " ")
@@ -779,13 +779,13 @@ def _repairs(results: TransferResults) -> Section:
                 found.limitation or NONE,
                 listed(found.records),
             )
-            for found in results.repairs
+            for found in results.remediations
         ),
         note="The failing case, its negative, supersession and expiry controls, and a seeded "
         "sample of other classes, with unchanged prompts, fixtures and predicates. A fluent "
-        "postmortem is not a repair receipt.",
+        "postmortem is not a remediation receipt.",
     )
-    return Section(id="repairs", title="Repairs", blocks=(table,))
+    return Section(id="remediations", title="Remediations", blocks=(table,))
 
 
 def _uncertainty(results: TransferResults) -> Section:

@@ -28,7 +28,7 @@ from projections.transfer.counts import (
     threshold_results,
 )
 from projections.transfer.frozen_programs import FrozenPrograms, OtherProgram
-from projections.transfer.remediations import Repair, Repairs
+from projections.transfer.remediations import Remediation, Remediations
 from projections.transfer.scores import RunScore, TransferScores
 from schemas.base import Count, Digest, Position, Value
 from schemas.events.transfer import Capabilities, SystemDescribed
@@ -128,10 +128,10 @@ class DroppedThreshold(Value):
         return f"{self.id}: was {self.was}{now}; {self.finding} (record {self.seq})"
 
 
-class RepairResult(Value):
-    """One repair, and what its runs came to."""
+class RemediationResult(Value):
+    """One remediation, and what its runs came to."""
 
-    repair: str
+    remediation: str
     cell: str
     stage: str
     layer: str
@@ -164,7 +164,7 @@ class TransferResults(Value):
     thresholds: tuple[ThresholdResult, ...]
     dropped: tuple[DroppedThreshold, ...]
     waivers: tuple[FrozenWaiver, ...]
-    repairs: tuple[RepairResult, ...]
+    remediations: tuple[RemediationResult, ...]
     models: Annotated[
         tuple[DeclaredModel, ...],
         Meta(description="that drivers ask: as frozen, and as amendments left them"),
@@ -298,7 +298,7 @@ def threshold_words(threshold: Threshold) -> str:
 def transfer_results(
     scores: TransferScores,
     versions: Sequence[Declaration[TransferStudy]],
-    repairs: Repairs,
+    remediations: Remediations,
     programs: FrozenPrograms,
     computed_from: ComputedFrom,
     simulated: bool,
@@ -341,7 +341,9 @@ def transfer_results(
             for family in suite.families
             for waiver in family.waivers
         ),
-        repairs=tuple(_repair(name, found, scores) for name, found in repairs.repairs.items()),
+        remediations=tuple(
+            _remediation(name, found, scores) for name, found in remediations.remediations.items()
+        ),
         models=declared_models(
             [(version.seq, version.study.models) for version in versions],
             _began(scores, versions),
@@ -364,24 +366,29 @@ def _began(
     return [(asked[driver], run.events[0].seq) for driver, run in runs if driver in asked]
 
 
-def _repair(name: str, repair: Repair, scores: TransferScores) -> RepairResult:
-    changed = repair.changed
-    cells = repair.rerun.cells if repair.rerun else ()
+def _remediation(name: str, remediation: Remediation, scores: TransferScores) -> RemediationResult:
+    changed = remediation.changed
+    cells = remediation.rerun.cells if remediation.rerun else ()
     results = [scores.runs[cell].result for cell in cells if cell in scores.runs]
-    steps = (repair.opened_at, repair.changed_at, repair.rerun_at, repair.ended_at)
-    return RepairResult(
-        repair=name,
-        cell=repair.opened.cell,
-        stage=repair.opened.stage,
-        layer=repair.opened.layer,
+    steps = (
+        remediation.opened_at,
+        remediation.changed_at,
+        remediation.rerun_at,
+        remediation.ended_at,
+    )
+    return RemediationResult(
+        remediation=name,
+        cell=remediation.opened.cell,
+        stage=remediation.opened.stage,
+        layer=remediation.opened.layer,
         attributed=changed.attributed if changed else None,
         system=f"{changed.new_memory} + {changed.new_driver}" if changed else "",
-        status=repair.status,
+        status=remediation.status,
         reruns=len(cells),
         ended=len(results) - results.count("void"),
         verified=results.count("verified"),
         failed=results.count("failed"),
-        limitation=repair.left,
+        limitation=remediation.left,
         records=tuple(seq for seq in steps if seq >= 0),
     )
 

@@ -299,28 +299,30 @@ class TransferScored(Event):
     ]
 
 
-# --- repair loop --------------------------------------------------------------------------------
+# --- remediation loop ---------------------------------------------------------------------------
 
 
-class RepairOpened(Event):
-    """A failure was assigned to the earliest evidenced failing stage. Stream ``repair/<id>``."""
+class RemediationOpened(Event):
+    """A failure was assigned to the earliest evidenced failing stage.
 
-    TYPE: ClassVar[str] = "repair.opened.v1"
-    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
+    Stream ``remediation/<id>``."""
+
+    TYPE: ClassVar[str] = "remediation.opened.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("remediation",)
     CARRIES_OUTCOME: ClassVar[bool] = True
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     cell: Annotated[str, Meta(description="the failing run: CASE/MEMORY/DRIVER/TRIAL")]
     stage: Annotated[str, Meta(description="earliest evidenced failing stage")]
     layer: Annotated[Layer, Meta(description="`unknown`: the team cannot see eight layers")]
     manifest: Annotated[dict[str, str], Meta(description="layer → digest before")]
 
 
-class RepairChanged(Event):
+class RemediationChanged(Event):
     """One layer was changed; recorded as unattributed where layers cannot be seen."""
 
-    TYPE: ClassVar[str] = "repair.changed.v1"
-    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    TYPE: ClassVar[str] = "remediation.changed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("remediation",)
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     layer: Annotated[Layer, Meta(description="the one that was changed")]
     before: Annotated[dict[str, str], Meta(description="layer → digest")]
     after: Annotated[dict[str, str], Meta(description="layer → digest")]
@@ -329,30 +331,31 @@ class RepairChanged(Event):
     new_driver: Annotated[str, Meta(description="id of the system's new driver, by amendment")]
 
 
-class RepairRerun(Event):
+class RemediationRerun(Event):
     """The failing case, its controls and a bounded sample were run again."""
 
-    TYPE: ClassVar[str] = "repair.rerun.v1"
-    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    TYPE: ClassVar[str] = "remediation.rerun.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("remediation",)
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     cells: Annotated[tuple[str, ...], Meta(description="every rerun cell")]
     sample_seed: Annotated[str, Meta(description="named stream of the sample")]
 
 
-class RepairClosed(Event):
-    """The repair is documented: reruns exist with unchanged prompts, fixtures and predicates."""
+class RemediationClosed(Event):
+    """The remediation is documented: reruns exist with unchanged prompts, fixtures and
+    predicates."""
 
-    TYPE: ClassVar[str] = "repair.closed.v1"
-    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    TYPE: ClassVar[str] = "remediation.closed.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("remediation",)
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     suite_version: Annotated[str, Meta(description="version of the suite")]
     limitation: Annotated[str, Meta(description="what is unresolved; empty is not allowed")]
 
 
-class RepairAbandoned(Event):
-    """The repair is given up, at whatever step. Nothing follows it, and its name stays used."""
+class RemediationAbandoned(Event):
+    """The remediation is given up, at whatever step. Nothing follows it; its name stays used."""
 
-    TYPE: ClassVar[str] = "repair.abandoned.v1"
-    STREAMS: ClassVar[tuple[str, ...]] = ("repair",)
-    repair: Annotated[Identifier, Meta(description="name of the repair")]
+    TYPE: ClassVar[str] = "remediation.abandoned.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("remediation",)
+    remediation: Annotated[Identifier, Meta(description="name of the remediation")]
     reason: Annotated[str, Meta(description="why, in words")]

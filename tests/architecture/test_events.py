@@ -42,5 +42,5 @@ def test_outcome_events_are_exactly_those_that_show_success() -> None:
         "surface.read.v1",
         "case.finished.v1",
         "transfer.scored.v1",
-        "repair.opened.v1",
+        "remediation.opened.v1",
     }

@@ -62,7 +62,7 @@ def test_an_unknown_command(ledger: Run) -> None:
     [
         ("statuss", "`ledger status`?"),
         ("tasks validat", "`ledger tasks validate`?"),
-        ("transfer repair opn", "`ledger transfer repair open`?"),
+        ("transfer remediation opn", "`ledger transfer remediation open`?"),
         ("validate", "`ledger tasks validate` or `ledger transfer validate`?"),
         ("tasks plan", "`ledger plan`?"),
         ("status --jsn", "'--json'?"),

@@ -25,7 +25,7 @@ from actors.study import analysis
 from actors.study_kinds import kind_in, kind_of, orders_in
 from actors.supervisor import SET_ROLES
 from actors.transfer import corrections
-from actors.transfer import remediation as transfer_repair
+from actors.transfer import remediation as transfer_remediation
 from ledger.artifacts import Artifacts
 from ledger.checkpoint import parse_checkpoint, split_notes
 from ledger.cli.worker import handlers_of
@@ -316,7 +316,7 @@ def order(context: Context, command: Command) -> None:
         **analysis.handlers(kind_in(context).analysis()),
         **Miner().handlers(),
         **corrections.HANDLERS,
-        **transfer_repair.HANDLERS,
+        **transfer_remediation.HANDLERS,
     }
     carry_out(context, command, handlers)
 

@@ -1,6 +1,6 @@
 """kill -9 of whoever works on a transfer study, right before and right after each of its commits:
-corrections on their way through their life, the sessions of a suite, its analysis, a repair from
-the failed run to the limitation that is left. As in ``test_actor_crashes.py``.
+corrections on their way through their life, the sessions of a suite, its analysis, a remediation
+from the failed run to the limitation that is left. As in ``test_actor_crashes.py``.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from schemas.commands import (
     AmendStudy,
     AnalyseStudy,
     ApproveCorrection,
-    ChangeRepair,
-    CloseRepair,
+    ChangeRemediation,
+    CloseRemediation,
     Command,
     DisputeCorrection,
     ExpireCorrection,
     FreezeStudy,
     InspectOutcomes,
-    OpenRepair,
-    RerunRepair,
+    OpenRemediation,
+    RerunRemediation,
     ResolveDispute,
     StartRun,
     StopRun,
@@ -34,7 +34,7 @@ from schemas.commands import (
 )
 from schemas.events.command import CommandRequested
 from schemas.events.run import StudyCompleted
-from schemas.events.transfer import RepairClosed, TransferScored
+from schemas.events.transfer import RemediationClosed, TransferScored
 from schemas.transfer.correction import Correction, Scope
 from tests.end_to_end.rehearsal_study import ROOT, check_commands
 from tests.end_to_end.transfer_study import BY_PROJECT, ONE_MEMORY, begin_transfer_study
@@ -83,15 +83,15 @@ def orders_on_corrections() -> list[Command]:
     ]
 
 
-def orders_of_a_repair() -> list[Command]:
+def orders_of_a_remediation() -> list[Command]:
     return [
         InspectOutcomes(reason="as planned"),
         AnalyseStudy(),
         WriteReport(),
-        OpenRepair(repair="R1", cell=OVER_APPLIED, layer="query"),
+        OpenRemediation(remediation="R1", cell=OVER_APPLIED, layer="query"),
         AmendStudy(reason="the query by project is a new system", changes_claim=False),
-        ChangeRepair(repair="R1", memory="by-project", driver="reader"),
-        RerunRepair(repair="R1", sample=1),
+        ChangeRemediation(remediation="R1", memory="by-project", driver="reader"),
+        RerunRemediation(remediation="R1", sample=1),
         StartRun(),
     ]
 
@@ -99,7 +99,7 @@ def orders_of_a_repair() -> list[Command]:
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     place = tmp_path_factory.mktemp("transfer-laboratory")
-    # One family is swept; the repair needs a case of another class as well.
+    # One family is swept; the remediation needs a case of another class as well.
     study = begin_transfer_study(place / "work", EXAMPLES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CONFIG_HOME_VARIABLE, str(study.config))
@@ -108,13 +108,13 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
             found.order(command)
         found.work()
         found.order(StopRun(reason="complete", detail=""))
-        for command in orders_of_a_repair():
+        for command in orders_of_a_remediation():
             if isinstance(command, AmendStudy):
                 (study.path / "study.toml").write_text(ONE_MEMORY + BY_PROJECT)
             found.order(command)
         found.work()
         found.order(StopRun(reason="complete", detail=""))
-        found.order(CloseRepair(repair="R1", limitation="scope is still not minded"))
+        found.order(CloseRemediation(remediation="R1", limitation="scope is still not minded"))
         found.order(anchor(found.directory, place / "note"))
         yield found
 
@@ -131,7 +131,7 @@ def test_the_study_is_a_whole_one(laboratory: Laboratory) -> None:
     assert {step.role for step in laboratory.steps} == {"operator", "scheduler", "memory_session"}
     assert sum(isinstance(fact.event, StudyCompleted) for fact in facts) == 2
     assert sum(isinstance(fact.event, TransferScored) for fact in facts) == 1
-    assert sum(isinstance(fact.event, RepairClosed) for fact in facts) == 1
+    assert sum(isinstance(fact.event, RemediationClosed) for fact in facts) == 1
     sessions = [step for step in laboratory.steps if isinstance(step.command, AdvanceSession)]
     assert len(sessions) == 28
     # Begun and ended; a prohibited call is committed in between.

@@ -15,11 +15,11 @@ from projections.progress import Progress
 from projections.transfer.scores import RunScore, TransferScores
 from schemas.events.run import RunStopped
 from schemas.events.transfer import (
-    RepairAbandoned,
-    RepairChanged,
-    RepairClosed,
-    RepairOpened,
-    RepairRerun,
+    RemediationAbandoned,
+    RemediationChanged,
+    RemediationClosed,
+    RemediationOpened,
+    RemediationRerun,
     SessionOpened,
     TransferScored,
 )
@@ -61,8 +61,8 @@ def test_a_suite_without_a_flaw(tmp_path: Path) -> None:
         "runs": 18,
         "verdicts": 87,
         "scorings": 0,
-        "closed_repairs": 0,
-        "abandoned_repairs": 0,
+        "closed_remediations": 0,
+        "abandoned_remediations": 0,
     }
 
 
@@ -144,9 +144,11 @@ def test_a_receipt_whose_layers_its_runs_do_not_show(
     story = Story()
     story.run("positive", decisions=["queue"], layers=shown_before)
     for event in (
-        RepairOpened(repair="R", cell=FAILING, stage="decision", layer="query", manifest=BEFORE),
-        RepairChanged(
-            repair="R",
+        RemediationOpened(
+            remediation="R", cell=FAILING, stage="decision", layer="query", manifest=BEFORE
+        ),
+        RemediationChanged(
+            remediation="R",
             layer="query",
             before=BEFORE,
             after=AFTER,
@@ -154,26 +156,30 @@ def test_a_receipt_whose_layers_its_runs_do_not_show(
             new_memory="empty",
             new_driver="reader",
         ),
-        RepairRerun(repair="R", cells=(RERUN,), sample_seed="s"),
+        RemediationRerun(remediation="R", cells=(RERUN,), sample_seed="s"),
     ):
-        story.add("repair/R", event)
+        story.add("remediation/R", event)
     story.run("positive", memory="empty", layers=shown_after)
-    story.add("repair/R", RepairClosed(repair="R", suite_version="1", limitation="none"))
+    story.add(
+        "remediation/R", RemediationClosed(remediation="R", suite_version="1", limitation="none")
+    )
     found = texts(audited(record(story, tmp_path / "study")))
     assert [text.partition("closed without ")[2] for text in found] == missing
 
 
-def test_a_repair_that_went_on_after_its_end(tmp_path: Path) -> None:
+def test_a_remediation_that_went_on_after_its_end(tmp_path: Path) -> None:
     story = Story()
     story.run("positive", decisions=["queue"])
     for event in (
-        RepairOpened(repair="R", cell=FAILING, stage="decision", layer="query", manifest={}),
-        RepairAbandoned(repair="R", reason="no time"),
-        RepairRerun(repair="R", cells=(FAILING,), sample_seed="s"),
+        RemediationOpened(
+            remediation="R", cell=FAILING, stage="decision", layer="query", manifest={}
+        ),
+        RemediationAbandoned(remediation="R", reason="no time"),
+        RemediationRerun(remediation="R", cells=(FAILING,), sample_seed="s"),
     ):
-        story.add("repair/R", event)
+        story.add("remediation/R", event)
     (text,) = texts(audited(record(story, tmp_path / "study")))
-    assert "repair R went on after it was abandoned" in text
+    assert "remediation R went on after it was abandoned" in text
 
 
 def test_another_prompt_than_the_frozen_one(tmp_path: Path) -> None:
@@ -220,20 +226,22 @@ def test_a_fixture_that_began_otherwise(tmp_path: Path) -> None:
         (None, ["without the run positive.d1/empty/reader/0"]),
     ],
 )
-def test_a_closed_repair_is_asked_again_for_its_runs(
+def test_a_closed_remediation_is_asked_again_for_its_runs(
     again: dict[str, Any] | None, expected: list[str], tmp_path: Path
 ) -> None:
     story = Story()
     failing = story.run("positive", decisions=["queue"])
-    stream = "repair/R"
+    stream = "remediation/R"
     story.add(
         stream,
-        RepairOpened(repair="R", cell=failing, stage="decision", layer="unknown", manifest={}),
+        RemediationOpened(
+            remediation="R", cell=failing, stage="decision", layer="unknown", manifest={}
+        ),
     )
     story.add(
         stream,
-        RepairChanged(
-            repair="R",
+        RemediationChanged(
+            remediation="R",
             layer="unknown",
             before={},
             after={},
@@ -243,13 +251,13 @@ def test_a_closed_repair_is_asked_again_for_its_runs(
         ),
     )
     cells = ("positive.d1/empty/reader/0",)
-    story.add(stream, RepairRerun(repair="R", cells=cells, sample_seed="s"))
+    story.add(stream, RemediationRerun(remediation="R", cells=cells, sample_seed="s"))
     if again is not None:
         story.run("positive", **again)
-    story.add(stream, RepairClosed(repair="R", suite_version="1", limitation="one case"))
+    story.add(stream, RemediationClosed(remediation="R", suite_version="1", limitation="one case"))
     verdict = audited(record(story, tmp_path / "study"))
-    assert verdict.checked["closed_repairs"] == 1
-    found = [text for text in texts(verdict) if "repair R" in text]
+    assert verdict.checked["closed_remediations"] == 1
+    found = [text for text in texts(verdict) if "remediation R" in text]
     assert len(found) == len(expected)
     assert all(words in text for words, text in zip(expected, found, strict=True))
 

@@ -1,4 +1,4 @@
-"""A suite from its freeze to a closed repair, by the commands."""
+"""A suite from its freeze to a closed remediation, by the commands."""
 
 import json
 import shutil
@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ledger.cli import transfer_repair
+from ledger.cli import transfer_remediation
 from ledger.errors import Refused, Usage
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from projections.report.model import run_page
 from schemas.events.study import CellReexecuted
-from schemas.events.transfer import RepairChanged, RepairClosed, RepairOpened, TransferScored
+from schemas.events.transfer import (
+    RemediationChanged,
+    RemediationClosed,
+    RemediationOpened,
+    TransferScored,
+)
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk
 from tests.end_to_end.transfer_study import BY_PROJECT, ONE_MEMORY, begin_transfer_study
 
@@ -93,7 +98,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
 @pytest.fixture(scope="module")
 def analysed(ran: StudyOnDisk, tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
     study = ran.copy(tmp_path_factory.mktemp("analysed") / "copy")
-    refused = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
+    refused = remediation(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
     assert isinstance(refused, Refused) and "no inspection is recorded" in str(refused)
     done = study.ledger_command("analyze", "--reason", "as planned")
     assert done.status == 0, done.err
@@ -105,11 +110,11 @@ def analysed(ran: StudyOnDisk, tmp_path_factory: pytest.TempPathFactory) -> Stud
     return study
 
 
-def repair(study: StudyOnDisk, *arguments: str) -> Any:
-    """The parsed output of `ledger transfer repair …`, or the error that it raises."""
+def remediation(study: StudyOnDisk, *arguments: str) -> Any:
+    """The parsed output of `ledger transfer remediation …`, or the error that it raises."""
     words = [*arguments, "--study", str(study.path), "--json"]
     result = CliRunner(env={CONFIG_HOME_VARIABLE: str(study.config)}).invoke(
-        transfer_repair.command, words, standalone_mode=False
+        transfer_remediation.command, words, standalone_mode=False
     )
     return json.loads(result.stdout) if result.exception is None else result.exception
 
@@ -237,20 +242,22 @@ def test_every_audit_answers(analysed: StudyOnDisk) -> None:
     assert analysed.ledger_command("replay", "--check").status == 0
 
 
-def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_path: Path) -> None:
+def test_a_remediation_from_the_failure_to_its_limitation(
+    analysed: StudyOnDisk, tmp_path: Path
+) -> None:
     study = analysed.copy(tmp_path / "copy")
     verified = OVER_APPLIED.replace("retrieval", "full")
-    refused = repair(study, "open", "R0", "--run", verified, "--layer", "query")
+    refused = remediation(study, "open", "R0", "--run", verified, "--layer", "query")
     assert isinstance(refused, Refused) and "no stage of it failed" in str(refused)
 
     for name, layer in (("R1", "relevance_filter"), ("R2", "query")):
-        opened = repair(study, "open", name, "--run", OVER_APPLIED, "--layer", layer)
+        opened = remediation(study, "open", name, "--run", OVER_APPLIED, "--layer", layer)
         assert (opened["status"], opened["stage"]) == ("opened", "relevance")
-    again = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
+    again = remediation(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
     assert isinstance(again, Refused) and "already" in str(again)
-    same = repair(study, "change", "R1", "--memory", "retrieval", "--driver", "reader")
+    same = remediation(study, "change", "R1", "--memory", "retrieval", "--driver", "reader")
     assert isinstance(same, Refused) and "new identity" in str(same)
-    early = repair(study, "change", "R1", "--memory", "full", "--driver", "reader")
+    early = remediation(study, "change", "R1", "--memory", "full", "--driver", "reader")
     assert isinstance(early, Refused) and "no amendment after record" in str(early)
 
     toml = study.path / "study.toml"
@@ -260,17 +267,17 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
     assert "after outcomes were inspected: exploratory" in amended.out
     assert "next       `ledger run`" in amended.out
 
-    two = repair(study, "change", "R1", "--memory", "careful", "--driver", "reader")
+    two = remediation(study, "change", "R1", "--memory", "careful", "--driver", "reader")
     assert isinstance(two, Refused)
     assert "these layers do: relevance_filter, conflict_policy" in str(two)
-    refused = repair(study, "rerun", "R2")
+    refused = remediation(study, "rerun", "R2")
     assert isinstance(refused, Refused) and "no change yet" in str(refused)
-    changed = repair(study, "change", "R2", "--memory", "by-project", "--driver", "reader")
+    changed = remediation(study, "change", "R2", "--memory", "by-project", "--driver", "reader")
     assert (changed["status"], changed["attributed"]) == ("changed", 1)
 
-    too_many = repair(study, "rerun", "R2", "--sample", "50")
+    too_many = remediation(study, "rerun", "R2", "--sample", "50")
     assert isinstance(too_many, Refused) and "6 cases of other classes" in str(too_many)
-    rerun = repair(study, "rerun", "R2", "--sample", "2")
+    rerun = remediation(study, "rerun", "R2", "--sample", "2")
     cells = rerun["cells"]
     assert [cell.split("/")[0] for cell in cells[:3]] == [
         "F101-02-scope_negative.d0",
@@ -280,50 +287,50 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
     assert len(cells) == 5 and all(cell.startswith("F106") for cell in cells[3:])
     assert all("/by-project/reader/0" in cell for cell in cells)
 
-    early = repair(study, "close", "R2", "--limitation", "scope is still not minded")
+    early = remediation(study, "close", "R2", "--limitation", "scope is still not minded")
     assert isinstance(early, Refused) and str(early).count("the run ") == 5
-    assert repair(study, "list")["repairs"][1]["runs ended"] == "0/5"
+    assert remediation(study, "list")["remediations"][1]["runs ended"] == "0/5"
     assert study.ledger_command("run").status == 0
-    assert repair(study, "list")["repairs"][1]["runs ended"] == "5/5"
+    assert remediation(study, "list")["remediations"][1]["runs ended"] == "5/5"
     unseen = OVER_APPLIED.replace("retrieval", "by-project")
-    refused = repair(study, "open", "R3", "--run", unseen, "--layer", "query")
+    refused = remediation(study, "open", "R3", "--run", unseen, "--layer", "query")
     assert isinstance(refused, Refused) and "after outcomes were last inspected" in str(refused)
     secret = "left: ghp_" + "a1" * 20
-    refused = repair(study, "close", "R2", "--limitation", secret)
+    refused = remediation(study, "close", "R2", "--limitation", secret)
     assert isinstance(refused, Refused) and "GitHub token" in str(refused)
     assert "a1a1" not in str(refused)
-    empty = repair(study, "close", "R2", "--limitation", " ")
+    empty = remediation(study, "close", "R2", "--limitation", " ")
     assert isinstance(empty, Refused) and "what is left unresolved" in str(empty)
-    closed = repair(study, "close", "R2", "--limitation", "scope is still not minded")
+    closed = remediation(study, "close", "R2", "--limitation", "scope is still not minded")
     assert closed["status"] == "closed"
-    late = repair(study, "close", "R2", "--limitation", "again")
+    late = remediation(study, "close", "R2", "--limitation", "again")
     assert isinstance(late, Refused) and "is closed" in str(late)
 
-    secret = repair(study, "abandon", "R1", "--reason", secret)
+    secret = remediation(study, "abandon", "R1", "--reason", secret)
     assert isinstance(secret, Refused) and "GitHub token" in str(secret)
-    empty = repair(study, "abandon", "R1", "--reason", " ")
+    empty = remediation(study, "abandon", "R1", "--reason", " ")
     assert isinstance(empty, Refused) and "say why" in str(empty)
-    given_up = repair(study, "abandon", "R1", "--reason", "two layers would have to change")
+    given_up = remediation(study, "abandon", "R1", "--reason", "two layers would have to change")
     assert given_up["status"] == "abandoned"
     for again in (
         ("abandon", "R1", "--reason", "again"),
         ("change", "R1", "--memory", "by-project", "--driver", "reader"),
     ):
-        late = repair(study, *again)
+        late = remediation(study, *again)
         assert isinstance(late, Refused) and "R1 is abandoned" in str(late)
-    used = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
+    used = remediation(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "query")
     assert isinstance(used, Refused) and "already" in str(used)
-    left = [(each["status"], each["left"]) for each in repair(study, "list")["repairs"]]
+    left = [(each["status"], each["left"]) for each in remediation(study, "list")["remediations"]]
     assert left == [
         ("abandoned", "two layers would have to change"),
         ("closed", "scope is still not minded"),
     ]
 
     events = [fact.event for fact in study.facts()]
-    assert sum(isinstance(event, RepairClosed) for event in events) == 1
-    (change,) = [event for event in events if isinstance(event, RepairChanged)]
+    assert sum(isinstance(event, RemediationClosed) for event in events) == 1
+    (change,) = [event for event in events if isinstance(event, RemediationChanged)]
     assert [key for key in change.before if change.before[key] != change.after[key]] == ["query"]
-    again = study.ledger_command("analyze", "--reason", "after the repair")
+    again = study.ledger_command("analyze", "--reason", "after the remediation")
     assert again.status == 0, again.err
     rows = [line for line in again.out.splitlines() if " + reader" in line]
     late = [line for line in rows if "by-project + reader" in line or "careful + reader" in line]
@@ -333,8 +340,8 @@ def test_a_repair_from_the_failure_to_its_limitation(analysed: StudyOnDisk, tmp_
     assert "scope is still not minded" in page and "two layers would have to change" in page
     audited = study.ledger_command("audit")
     assert audited.status == 0
-    assert "1 closed repairs, 1 abandoned repairs" in audited.out
-    assert "repair R1 was abandoned: two layers would have to change" in audited.out
+    assert "1 closed remediations, 1 abandoned remediations" in audited.out
+    assert "remediation R1 was abandoned: two layers would have to change" in audited.out
 
 
 @pytest.mark.parametrize(
@@ -351,7 +358,7 @@ def test_a_manifest_that_is_none(
 ) -> None:
     path = tmp_path / "manifest.json"
     path.write_text(content)
-    found = repair(
+    found = remediation(
         analysed, "open", "R9", "--run", OVER_APPLIED, "--layer", "query", "--manifest", str(path)
     )
     assert isinstance(found, Usage) and why in str(found)
@@ -365,32 +372,32 @@ def test_a_manifest_cannot_contradict_what_a_system_shows(
     lie = tmp_path / "lie.json"
     lie.write_text(json.dumps({"conflict_policy": "0" * 64}))
     failed = ("--run", OVER_APPLIED, "--layer", "relevance_filter")
-    refused = repair(study, "open", "R1", *failed, "--manifest", str(lie))
+    refused = remediation(study, "open", "R1", *failed, "--manifest", str(lie))
     assert isinstance(refused, Refused) and "otherwise about conflict_policy" in str(refused)
 
-    assert repair(study, "open", "R1", *failed)["status"] == "opened"
-    (opened,) = [fact.event for fact in study.facts() if isinstance(fact.event, RepairOpened)]
+    assert remediation(study, "open", "R1", *failed)["status"] == "opened"
+    (opened,) = [fact.event for fact in study.facts() if isinstance(fact.event, RemediationOpened)]
     toml = study.path / "study.toml"
     toml.write_text(toml.read_text() + CHANGED)
     assert study.ledger_command("amend", "--reason", "two changed systems").status == 0
     lie.write_text(json.dumps({"conflict_policy": opened.manifest["conflict_policy"]}))
     changed = ("change", "R1", "--memory", "careful", "--driver", "reader")
-    refused = repair(study, *changed, "--manifest", str(lie))
+    refused = remediation(study, *changed, "--manifest", str(lie))
     assert isinstance(refused, Refused) and "otherwise about conflict_policy" in str(refused)
     # What is true may be said.
     true = tmp_path / "true.json"
     true.write_text(json.dumps(opened.manifest))
-    assert repair(study, "open", "R2", *failed, "--manifest", str(true))["status"] == "opened"
+    assert remediation(study, "open", "R2", *failed, "--manifest", str(true))["status"] == "opened"
 
 
 def test_layers_that_cannot_be_seen_are_recorded_as_unattributed(
     analysed: StudyOnDisk, tmp_path: Path
 ) -> None:
     study = analysed.copy(tmp_path / "copy")
-    opened = repair(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "unknown")
+    opened = remediation(study, "open", "R1", "--run", OVER_APPLIED, "--layer", "unknown")
     assert opened["layer"] == "unknown"
     toml = study.path / "study.toml"
     toml.write_text(toml.read_text() + CHANGED)
     assert study.ledger_command("amend", "--reason", "two changed systems").status == 0
-    changed = repair(study, "change", "R1", "--memory", "careful", "--driver", "reader")
+    changed = remediation(study, "change", "R1", "--memory", "careful", "--driver", "reader")
     assert changed["attributed"] == 0

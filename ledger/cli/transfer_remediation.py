@@ -1,4 +1,4 @@
-"""``ledger transfer repair``: from a failed run to a documented change of one layer."""
+"""``ledger transfer remediation``: from a failed run to a documented change of one layer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,19 +33,19 @@ manifest_option = click.option(
 )
 
 
-@click.group("repair", cls=CommandGroup)
+@click.group("remediation", cls=CommandGroup)
 def command() -> None:
-    """Repair a failed run of a transfer study: one layer, rerun with its controls, documented.
+    """Remedy a failed run of a transfer study: one layer, rerun with its controls, documented.
 
     open assigns the failure to its earliest evidenced stage and names the layer; change records
     which one differs in the new system that an amendment declared; rerun fixes the runs that show
     it; close is refused until all of them exist with unchanged prompts, fixtures and predicates.
-    abandon gives a repair up, with the reason.
+    abandon gives a remediation up, with the reason.
     """
 
 
 @command.command("open")
-@click.argument("repair", metavar="NAME")
+@click.argument("remediation", metavar="NAME")
 @click.option("--run", "cell", required=True, help="The failing run: CASE/MEMORY/DRIVER/TRIAL.")
 @click.option(
     "--layer",
@@ -57,34 +57,39 @@ def command() -> None:
 @study_option
 @json_option
 def open_(
-    repair: str, cell: str, layer: str, manifest: Path | None, study: Path, as_json: bool
+    remediation: str, cell: str, layer: str, manifest: Path | None, study: Path, as_json: bool
 ) -> None:
     """Assign a failed run to a layer. Needs an inspection of outcomes, recorded after the run."""
-    from schemas.commands import OpenRepair
+    from schemas.commands import OpenRemediation
 
-    fields = {"repair": repair, "cell": cell, "layer": layer, "manifest": _read(manifest)}
-    _carry_out(study, _command(fields, OpenRepair), repair, as_json)
+    fields = {"remediation": remediation, "cell": cell, "layer": layer, "manifest": _read(manifest)}
+    _carry_out(study, _command(fields, OpenRemediation), remediation, as_json)
 
 
 @command.command("change")
-@click.argument("repair", metavar="NAME")
+@click.argument("remediation", metavar="NAME")
 @click.option("--memory", required=True, help="Memory of the changed system, by its id.")
 @click.option("--driver", required=True, help="Driver of the changed system, by its id.")
 @manifest_option
 @study_option
 @json_option
 def change(
-    repair: str, memory: str, driver: str, manifest: Path | None, study: Path, as_json: bool
+    remediation: str, memory: str, driver: str, manifest: Path | None, study: Path, as_json: bool
 ) -> None:
     """Record the change: exactly one layer differs, in a system that an amendment declared."""
-    from schemas.commands import ChangeRepair
+    from schemas.commands import ChangeRemediation
 
-    fields = {"repair": repair, "memory": memory, "driver": driver, "manifest": _read(manifest)}
-    _carry_out(study, _command(fields, ChangeRepair), repair, as_json)
+    fields = {
+        "remediation": remediation,
+        "memory": memory,
+        "driver": driver,
+        "manifest": _read(manifest),
+    }
+    _carry_out(study, _command(fields, ChangeRemediation), remediation, as_json)
 
 
 @command.command("rerun")
-@click.argument("repair", metavar="NAME")
+@click.argument("remediation", metavar="NAME")
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
@@ -94,57 +99,62 @@ def change(
 )
 @study_option
 @json_option
-def rerun(repair: str, sample: int, study: Path, as_json: bool) -> None:
+def rerun(remediation: str, sample: int, study: Path, as_json: bool) -> None:
     """Fix the runs: the failing case, its negative, supersession and expiry, and a sample.
 
     `ledger run` makes them.
     """
-    from schemas.commands import RerunRepair
+    from schemas.commands import RerunRemediation
 
-    _carry_out(study, _command({"repair": repair, "sample": sample}, RerunRepair), repair, as_json)
+    _carry_out(
+        study,
+        _command({"remediation": remediation, "sample": sample}, RerunRemediation),
+        remediation,
+        as_json,
+    )
 
 
 @command.command("close")
-@click.argument("repair", metavar="NAME")
+@click.argument("remediation", metavar="NAME")
 @click.option("--limitation", required=True, help="What is left unresolved, in words.")
 @study_option
 @json_option
-def close(repair: str, limitation: str, study: Path, as_json: bool) -> None:
-    """Close a repair, or say what is missing."""
-    from schemas.commands import CloseRepair
+def close(remediation: str, limitation: str, study: Path, as_json: bool) -> None:
+    """Close a remediation, or say what is missing."""
+    from schemas.commands import CloseRemediation
 
-    fields = {"repair": repair, "limitation": limitation}
-    _carry_out(study, _command(fields, CloseRepair), repair, as_json)
+    fields = {"remediation": remediation, "limitation": limitation}
+    _carry_out(study, _command(fields, CloseRemediation), remediation, as_json)
 
 
 @command.command("abandon")
-@click.argument("repair", metavar="NAME")
+@click.argument("remediation", metavar="NAME")
 @click.option("--reason", required=True, help="Why, for everyone who reads the report.")
 @study_option
 @json_option
-def abandon(repair: str, reason: str, study: Path, as_json: bool) -> None:
-    """Give a repair up, at whatever step. It stays in the report, and its name stays used."""
-    from schemas.commands import AbandonRepair
+def abandon(remediation: str, reason: str, study: Path, as_json: bool) -> None:
+    """Give a remediation up, at whatever step. It stays in the report, and its name stays used."""
+    from schemas.commands import AbandonRemediation
 
-    fields = {"repair": repair, "reason": reason}
-    _carry_out(study, _command(fields, AbandonRepair), repair, as_json)
+    fields = {"remediation": remediation, "reason": reason}
+    _carry_out(study, _command(fields, AbandonRemediation), remediation, as_json)
 
 
 @command.command("list")
 @study_option
 @json_option
 def list_(study: Path, as_json: bool) -> None:
-    """List repairs with their step and how many of their runs have ended; shows no outcome."""
+    """List remediations with their step and how many of their runs have ended; shows no outcome."""
     from projections.fold import Follower
     from projections.progress import Progress
-    from projections.transfer.remediations import Repairs
+    from projections.transfer.remediations import Remediations
 
     with reading(study) as context:
-        repairs, progress = Repairs(), Progress(context.artifacts.get)
-        Follower(context.log, repairs, progress).catch_up()
+        remediations, progress = Remediations(), Progress(context.artifacts.get)
+        Follower(context.log, remediations, progress).catch_up()
     rows = []
-    for name, repair in repairs.repairs.items():
-        cells = repair.rerun.cells if repair.rerun else ()
+    for name, remediation in remediations.remediations.items():
+        cells = remediation.rerun.cells if remediation.rerun else ()
         ended = [
             cell
             for cell in cells
@@ -152,56 +162,56 @@ def list_(study: Path, as_json: bool) -> None:
         ]
         rows.append(
             {
-                "repair": name,
-                "run": repair.opened.cell,
-                "layer": repair.opened.layer,
-                "status": repair.status,
-                "system": f"{repair.changed.new_memory} + {repair.changed.new_driver}"
-                if repair.changed
+                "remediation": name,
+                "run": remediation.opened.cell,
+                "layer": remediation.opened.layer,
+                "status": remediation.status,
+                "system": f"{remediation.changed.new_memory} + {remediation.changed.new_driver}"
+                if remediation.changed
                 else "",
                 "runs ended": f"{len(ended)}/{len(cells)}",
-                "left": printable(repair.left),
+                "left": printable(remediation.left),
             }
         )
     if as_json:
-        print_json({"repairs": rows})
+        print_json({"remediations": rows})
     elif rows:
         print_table(rows)
     else:
-        print("no repair is recorded")
+        print("no remediation is recorded")
 
 
 def _carry_out(study: Path, command: "Command", name: str, as_json: bool) -> None:
     from actors.loop import carry_out
-    from actors.transfer import remediation as transfer_repair
+    from actors.transfer import remediation as transfer_remediation
     from projections.fold import Follower
-    from projections.transfer.remediations import Repairs, row
+    from projections.transfer.remediations import Remediations, row
 
     with writing(study) as context:
-        carry_out(context, command, transfer_repair.HANDLERS)
-        repairs = Repairs()
-        Follower(context.log, repairs).catch_up()
-    found = repairs.repairs[name]
+        carry_out(context, command, transfer_remediation.HANDLERS)
+        remediations = Remediations()
+        Follower(context.log, remediations).catch_up()
+    found = remediations.remediations[name]
     if as_json:
         rerun = found.rerun
         print_json({**row(name, found), "cells": list(rerun.cells) if rerun else []})
         return
-    print(f"repair     {name}: {found.status}, {found.opened.cell}")
+    print(f"name       {name}: {found.status}, {found.opened.cell}")
     match found.status:
         case "opened":
             print(f"stage      {found.opened.stage}; to be changed: {found.opened.layer}")
             print("next       declare the changed system in study.toml, `ledger amend`, then")
-            print(f"           ledger transfer repair change {name} --memory ID --driver ID")
+            print(f"           ledger transfer remediation change {name} --memory ID --driver ID")
         case "changed":
             assert found.changed is not None
             known = "" if found.changed.attributed else " (unattributed: layers are unknown)"
             print(f"layer      {found.changed.layer}{known}")
-            print(f"next       ledger transfer repair rerun {name}")
+            print(f"next       ledger transfer remediation rerun {name}")
         case "rerun":
             assert found.rerun is not None
             for cell in found.rerun.cells:
                 print(f"  {cell}")
-            print(f"next       ledger run, then ledger transfer repair close {name}")
+            print(f"next       ledger run, then ledger transfer remediation close {name}")
         case "closed":
             assert found.closed is not None
             print(f"suite      version {found.closed.suite_version}")

@@ -1,4 +1,4 @@
-"""What counts as a repair's receipt: new runs of the same prompt, fixture and predicate."""
+"""What counts as a remediation's receipt: new runs of the same prompt, fixture and predicate."""
 
 from typing import Any
 
@@ -9,22 +9,24 @@ from actors.transfer.remediation import rerun_units
 from ledger.errors import Refused
 from projections.fold import fold
 from projections.transfer.remediation_receipts import missing_to_close
-from projections.transfer.remediations import Repair, Repairs
+from projections.transfer.remediations import Remediation, Remediations
 from projections.transfer.scores import TransferScores
-from schemas.events.transfer import RepairChanged, RepairOpened, RepairRerun
+from schemas.events.transfer import RemediationChanged, RemediationOpened, RemediationRerun
 from schemas.transfer.family import Expected, Family, FrozenSuite, PlannedCase
 from tests.transfer_scores.transfer_story import FAMILY, Story
 
 READS_NOTHING: Any = None  # what is unattributed compares no manifests
 
 
-def opened(cell: str) -> RepairOpened:
-    return RepairOpened(repair="R", cell=cell, stage="decision", layer="unknown", manifest={})
+def opened(cell: str) -> RemediationOpened:
+    return RemediationOpened(
+        remediation="R", cell=cell, stage="decision", layer="unknown", manifest={}
+    )
 
 
-def changed() -> RepairChanged:
-    return RepairChanged(
-        repair="R",
+def changed() -> RemediationChanged:
+    return RemediationChanged(
+        remediation="R",
         layer="unknown",
         before={},
         after={},
@@ -38,13 +40,13 @@ def missing(family: Family, **knobs: Any) -> list[str]:
     """What is missing after one rerun under ``family`` of a run that failed under FAMILY."""
     story = Story()
     failing = story.run("positive", decisions=["queue"])
-    repair = Repair(opened(failing), len(story.facts), changed(), len(story.facts))
+    remediation = Remediation(opened(failing), len(story.facts), changed(), len(story.facts))
     story.family = family
     story.freeze()
     cell = story.run("positive", memory="empty", **knobs)
-    repair.rerun = RepairRerun(repair="R", cells=(cell,), sample_seed="s")
+    remediation.rerun = RemediationRerun(remediation="R", cells=(cell,), sample_seed="s")
     return list(
-        missing_to_close(READS_NOTHING, fold(TransferScores(story.read), story.facts), repair)
+        missing_to_close(READS_NOTHING, fold(TransferScores(story.read), story.facts), remediation)
     )
 
 
@@ -92,22 +94,22 @@ def test_a_run_before_the_change_shows_nothing() -> None:
     story = Story()
     failing = story.run("positive", decisions=["queue"])
     cell = story.run("positive", memory="empty")
-    repair = Repair(opened(failing), 3, changed(), len(story.facts))
-    repair.rerun = RepairRerun(repair="R", cells=(cell,), sample_seed="s")
+    remediation = Remediation(opened(failing), 3, changed(), len(story.facts))
+    remediation.rerun = RemediationRerun(remediation="R", cells=(cell,), sample_seed="s")
     scores = fold(TransferScores(story.read), story.facts)
-    (text,) = missing_to_close(READS_NOTHING, scores, repair)
+    (text,) = missing_to_close(READS_NOTHING, scores, remediation)
     assert text.startswith(f"a run of {cell} after the change")
 
 
 def test_steps_that_were_left_out() -> None:
     scores = TransferScores(Story().read)
-    repair = Repair(opened("x"), 3)
-    assert list(missing_to_close(READS_NOTHING, scores, repair)) == [
-        "the change (`ledger transfer repair change`)"
+    remediation = Remediation(opened("x"), 3)
+    assert list(missing_to_close(READS_NOTHING, scores, remediation)) == [
+        "the change (`ledger transfer remediation change`)"
     ]
-    repair.changed = changed()
-    assert list(missing_to_close(READS_NOTHING, scores, repair)) == [
-        "the choice of runs (`ledger transfer repair rerun`)"
+    remediation.changed = changed()
+    assert list(missing_to_close(READS_NOTHING, scores, remediation)) == [
+        "the choice of runs (`ledger transfer remediation rerun`)"
     ]
 
 
@@ -147,8 +149,10 @@ def test_the_sample_is_of_other_classes_and_the_same_every_time() -> None:
 
 def test_a_second_opening_under_a_name_is_not_folded() -> None:
     story = Story()
-    story.add("repair/R", opened("first"))
-    story.add("repair/R", opened("second"))
-    story.add("repair/unknown", RepairRerun(repair="Q", cells=(), sample_seed=""))
-    repairs = fold(Repairs(), story.facts).repairs
-    assert [(name, repair.opened.cell) for name, repair in repairs.items()] == [("R", "first")]
+    story.add("remediation/R", opened("first"))
+    story.add("remediation/R", opened("second"))
+    story.add("remediation/unknown", RemediationRerun(remediation="Q", cells=(), sample_seed=""))
+    remediations = fold(Remediations(), story.facts).remediations
+    assert [(name, remediation.opened.cell) for name, remediation in remediations.items()] == [
+        ("R", "first")
+    ]
