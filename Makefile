@@ -100,7 +100,9 @@ lock:
 	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make lock" $$name.in -o $$name.txt -q || exit 1; done; \
 	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --no-deps --custom-compile-command "make lock" real-model.in -o real-model.txt -q
+	    --no-deps --custom-compile-command "make lock" real-model.in -o real-model.txt -q && \
+	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-deps --custom-compile-command "make lock" embedding.in -o embedding.txt -q
 
 clean:
 	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
