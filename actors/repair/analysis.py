@@ -15,7 +15,10 @@ from projections.progress import Progress
 from projections.repair.cells_csv import render_csv
 from projections.repair.declared_analyses import analyse
 from projections.repair.outcomes import Outcomes
-from projections.repair.report import ReportInputs, build_report, primary_sentence, verdict_word
+from projections.repair.report.build import build_report
+from projections.repair.report.inputs import ReportInputs
+from projections.repair.report.phrases import verdict_word
+from projections.repair.report.result import primary_sentence
 from projections.repair.results import Results
 from projections.repair.tasks import MinedTasks
 from projections.report.amendments_page import render_amendments

@@ -18,10 +18,13 @@ import msgspec
 from projections.analyses.admissible_values import admit_level
 from projections.analyses.holm import holm_adjust
 from projections.analyses.mcnemar import exact_p_value, mcnemar_test
+from projections.analyses.mean_model import BinaryCell
 from projections.analyses.missing_pairs import missing_pairs_bounds
+from projections.analyses.model_ladder import ModelResult, fit_ladder
 from projections.analyses.paired_bootstrap import BootstrapInterval, bootstrap_contrasts
 from projections.analyses.paired_intervals import paired_intervals
 from projections.analyses.paired_outcomes import PairedOutcome, pair_by_task, tabulate
+from projections.analyses.reliability import measure_reliability
 from projections.declaration_history import Declaration, declared_models
 from projections.repair.contrast_history import declared_budgets, standing_of, withdrawn_contrasts
 from projections.repair.outcomes import Outcomes
@@ -104,6 +107,7 @@ def analyse(
         arms=tuple(_arm_summary(arm, model, matrix) for arm, model in arms),
         by_needs_gold_symbol=tuple(_by_symbol(arm, model, matrix) for arm, model in arms),
         model_switches=_model_switches(study, residency),
+        hierarchical=_hierarchical(study, matrix),
         reliability=_reliability(study, cells),
         cells=tuple(cells),
     )
@@ -288,6 +292,38 @@ def _completion(pairs: Iterable[PairedOutcome], confidence: Fraction) -> Complet
     )
 
 
+def _hierarchical(study: RepairStudy, matrix: Sequence[AnalysedCell]) -> ModelResult | None:
+    """The model of all observed cells of the matrix; the first declared level of each factor is
+    its reference, of treatments the primary contrast's baseline."""
+    observed = [
+        BinaryCell(
+            task=cell.task,
+            repository=cell.repository,
+            model=cell.model,
+            treatment=cell.treatment,
+            success=bool(cell.resolved),
+        )
+        for cell in matrix
+        if cell.resolved is not None
+    ]
+    if not study.analysis.hierarchical_model or not observed:
+        return None
+    primary = next((contrast for contrast in study.contrasts if contrast.primary), None)
+    return fit_ladder(
+        observed,
+        treatments=_first(primary.baseline if primary else None, [t.id for t in study.treatments]),
+        models=_first(primary.model if primary else None, [model.id for model in study.models]),
+        repositories=[repository.id for repository in study.repositories],
+        languages={repository.id: repository.language for repository in study.repositories},
+        contrasts={c.id: (c.new, c.baseline, c.model) for c in study.contrasts},
+    )
+
+
+def _first(reference: str | None, levels: Sequence[str]) -> list[str]:
+    """The levels with the reference in front."""
+    return sorted(levels, key=lambda level: level != reference)
+
+
 # --- descriptions --------------------------------------------------------------------------------
 
 
@@ -432,7 +468,6 @@ def _reliability(study: RepairStudy, cells: Sequence[AnalysedCell]) -> Reliabili
         for row in rows
         if None not in row.resolved
     ]
-    successes = Counter(sum(values) for values in complete)
     pairs = [
         first == second
         for row in rows
@@ -441,10 +476,13 @@ def _reliability(study: RepairStudy, cells: Sequence[AnalysedCell]) -> Reliabili
     return Reliability(
         seeds=seeds,
         cells=tuple(rows),
-        successes=tuple(successes[count] for count in range(len(seeds) + 1)),
-        unanimous=Share(
-            n=sum(len(set(values)) == 1 for values in complete),
-            of=len(complete),
-        ),
         agreement=Share(n=sum(pairs), of=len(pairs)),
+        measures=measure_reliability(
+            complete,
+            stream=f"{study.id}/reliability",
+            replicates=study.analysis.bootstrap_resamples,
+            confidence=1 - admit_level(study.analysis.alpha, "alpha"),
+        )
+        if len(complete) > 1
+        else None,
     )

@@ -1,6 +1,6 @@
 """What an analysis of a repair study comes to: ``results.json``, numbers and no words.
 
-``projections/repair/declared_analyses.py`` computes it, ``projections/repair/report.py`` words it.
+``projections/repair/declared_analyses.py`` computes it, ``projections/repair/report/`` words it.
 """
 
 from typing import Annotated, Literal
@@ -10,9 +10,11 @@ from msgspec import Meta
 from projections.analyses.holm import HolmAdjustment
 from projections.analyses.mcnemar import McNemarTest
 from projections.analyses.missing_pairs import MissingPairsBounds
+from projections.analyses.model_ladder import ModelResult
 from projections.analyses.paired_bootstrap import BootstrapInterval
 from projections.analyses.paired_intervals import PairedIntervals
 from projections.analyses.paired_outcomes import PairedTable
+from projections.analyses.reliability import ReliabilityMeasures
 from projections.results import ComputedFrom, DeclaredModel, Share
 from schemas.base import Count, Position, Value
 from schemas.identifiers import Identifier
@@ -248,16 +250,15 @@ class RepeatedCell(Value):
 
 
 class Reliability(Value):
-    """Cells that were run at several seeds. ``successes``, ``unanimous`` rest on cells without a
-    missing seed, ``agreement`` on all pairs of observed seeds of one cell."""
+    """Cells that were run at several seeds. ``agreement`` rests on all pairs of observed seeds of
+    one cell, ``measures`` on the cells without a missing seed."""
 
     seeds: tuple[Count, ...]
     cells: tuple[RepeatedCell, ...]
-    successes: Annotated[
-        tuple[Count, ...], Meta(description="how many cells were resolved 0, 1, 2 … times")
-    ]
-    unanimous: Share
     agreement: Share
+    measures: Annotated[
+        ReliabilityMeasures | None, Meta(description="null: fewer than two complete cells")
+    ]
 
 
 class DeclaredBudgets(Value):
@@ -296,6 +297,9 @@ class Results(Value):
     arms: tuple[ArmSummary, ...]
     by_needs_gold_symbol: tuple[BySymbol, ...]
     model_switches: ModelSwitches
+    hierarchical: Annotated[
+        ModelResult | None, Meta(description="null: not declared, or no cell was observed")
+    ] = None
     reliability: Reliability | None
     cells: Annotated[tuple[AnalysedCell, ...], Meta(description="sorted by task, arm, model, seed")]
 

@@ -219,6 +219,14 @@ class Analysis(Value):
     bootstrap_resamples: Annotated[
         int, Meta(ge=100, le=1_000_000, description="resamples of the paired bootstrap")
     ] = 10_000
+    hierarchical_model: Annotated[
+        bool,
+        Meta(
+            description="fit success ~ treatment * model + repository with an intercept a task to "
+            "all cells of the matrix; where it has no finite or stable estimate, GEE, then the "
+            "stratified bootstrap alone"
+        ),
+    ] = False
     power_new_only: Annotated[
         Probability, Meta(description="assumed share of tasks that only `new` repairs")
     ] = 0.25

@@ -159,6 +159,7 @@ claim = "estimate"
 
 [analysis]
 bootstrap_resamples = 1000
+hierarchical_model = true
 
 [readings]
 exhausted_budget = "A cell that ends without submitting is unresolved."

@@ -16,7 +16,7 @@ from projections.analyses.paired_outcomes import PairedTable
 from projections.fold import fold
 from projections.repair.declared_analyses import analyse
 from projections.repair.outcomes import Outcomes
-from projections.repair.report import primary_sentence
+from projections.repair.report.result import primary_sentence
 from projections.repair.results import (
     ArmSummary,
     ContrastResult,
@@ -280,6 +280,20 @@ def test_the_flow_adds_up(results: Results) -> None:
     assert not results.interim
 
 
+def test_the_model_of_all_cells_is_computed_where_it_is_declared(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    found = results_of(study).hierarchical
+    assert found is not None
+    # H018 resolved all of its tasks with M002: its effect has no finite estimate.
+    assert (found.rung, found.reason) == ("stratified_bootstrap", "separated")
+    assert found.reference == ("H000", "M002", "R001")
+    assert found.diagnostics.cells == 10 and found.diagnostics.infinite_terms
+    undeclared = make(toml=TOML.replace("hierarchical_model = true\n", ""))
+    undeclared.write_complete()
+    assert results_of(undeclared).hierarchical is None
+
+
 def test_repeats_serve_reliability_alone(make: Make) -> None:
     ran = {
         **RAN,
@@ -302,8 +316,11 @@ def test_repeats_serve_reliability_alone(make: Make) -> None:
         ("R001-002", "H018"): (1, None, 0),
         ("R002-001", "H018"): (1, 1, 1),
     }
-    assert found.successes == (0, 1, 0, 1)
-    assert found.unanimous == Share(n=1, of=2)
+    measures = found.measures
+    assert measures is not None
+    assert (measures.cells, measures.successes, measures.unanimous) == (2, (0, 1, 0, 1), 1)
+    # MSB 2/3 and MSW 1/6, of one cell with 1 success in 3 and one with 3.
+    assert measures.icc == pytest.approx((2 / 3 - 1 / 6) / (2 / 3 + 2 / 6))
     # 1 of 3 pairs of seeds, 0 of 1 observed pair, 3 of 3.
     assert found.agreement == Share(n=4, of=7)
     alone = make()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from projections.repair.report import too_few_pairs
+from projections.repair.report.result import too_few_pairs
 from projections.repair.results import Results
 from projections.report.forest_plot import lay_out
 from projections.report.model import BANNER, MARKS, ForestPlot, ForestRow, Table
@@ -123,6 +123,7 @@ def test_sections_stand_in_the_declared_order(page: Page) -> None:
         *(
             "secondary",
             "resources",
+            "hierarchical",
             "funnel",
             "gold-symbol",
             "robustness",
