@@ -4,7 +4,6 @@ Read :mod:`actors.mining.walk` first, then :mod:`actors.mining.criteria`. This m
 what needs git alone; :mod:`actors.mining.walk` pulls in pygit2.
 """
 
-from actors.mining.recipes import Classifier, MiningError, classifier
 from actors.mining.tree_pack import pack_trees
 
-__all__ = ["Classifier", "MiningError", "classifier", "pack_trees"]
+__all__ = ["pack_trees"]

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.mining.recipes import MiningError
 from actors.test_runs.git import Git, GitError
+from ledger.errors import Usage
 
 
 @contextmanager
 def borrowed_objects(path: Path) -> Iterator[Path]:
     """The private bare repository for the repository at ``path``; removed at the end.
 
-    Raises :class:`MiningError` where ``path`` is missing, no repository, shallow, or not SHA-1.
+    Raises Usage where ``path`` is missing, no repository, shallow, or not SHA-1.
     """
     objects = _object_directory(path)
     with tempfile.TemporaryDirectory(prefix="borrowed-objects-") as folder:
@@ -34,10 +34,10 @@ def borrowed_objects(path: Path) -> Iterator[Path]:
 
 def _object_directory(path: Path) -> Path:
     if not path.exists():
-        raise MiningError(f"{path}: does not exist; clone the repository there first")
+        raise Usage(f"{path}: does not exist; clone the repository there first")
     path = path.resolve()
     if "\n" in str(path):
-        raise MiningError(f"{str(path)!r}: a repository cannot lie at a path with a line break")
+        raise Usage(f"{str(path)!r}: a repository cannot lie at a path with a line break")
     # Without a ceiling a plain folder inside another repository would be taken for that one.
     ceiling = {"GIT_CEILING_DIRECTORIES": str(path.parent)}
     try:
@@ -48,16 +48,16 @@ def _object_directory(path: Path) -> Path:
             "--is-shallow-repository", "--show-object-format",
         ).decode("utf-8", "surrogateescape")  # fmt: skip
     except GitError as error:
-        raise MiningError(
+        raise Usage(
             f"{path}: is not a git repository that can be read ({error}); give the work tree or "
             "the bare directory of a clone"
         ) from None
     objects, shallow, object_format = answers.rstrip("\n").rsplit("\n", 2)
     if shallow == "true":
-        raise MiningError(
+        raise Usage(
             f"{path}: is a shallow clone, so its history ends early; "
             f"run `git -C {shlex.quote(str(path))} fetch --unshallow` first"
         )
     if object_format != "sha1":
-        raise MiningError(f"{path}: object ids are {object_format}; only sha1 is supported")
+        raise Usage(f"{path}: object ids are {object_format}; only sha1 is supported")
     return Path(objects)

@@ -6,19 +6,19 @@ else "no production file" would hide them all.
 """
 
 import re
-import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from actors.mining import halves, python_source
+from actors.languages.classifier import Classifier
+from actors.languages.contract import Language
+from actors.mining import halves
 from actors.mining.history import Commit, IsolatedRepository
-from actors.mining.recipes import Classifier
 from actors.mining.trees import Entry, TreeChanges
 from actors.test_runs.overlays import unsafe_reason
 from harnesses.retrieval.snapshot import FileClass, display_path
@@ -220,7 +220,9 @@ def assess(
         for file in retained
         if file.file_class != "infrastructure" or classifier.is_source(file.path)
     ]
-    kinds = Counter(_file_change(room, file) for file in decisive or retained or files)
+    kinds = Counter(
+        _file_change(room, classifier.language, file) for file in decisive or retained or files
+    )
     seen = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     if files and set(kinds) == {"dependency"}:
         reasons["dependency_only"] = seen
@@ -369,11 +371,12 @@ def _revert_reason(commit: Commit, restored: str) -> str:
     return ""
 
 
-def _file_change(room: IsolatedRepository, file: ChangedFile) -> FileChange:
+def _file_change(room: IsolatedRepository, language: Language, file: ChangedFile) -> FileChange:
     """What kind of change a file has; for source code, by its syntax tree."""
     if file.file_class == "dependency":
-        manifest = file.path.rpartition("/")[2] == "pyproject.toml"
-        return "dependency" if not manifest or _dependency_tables_only(room, file) else "other"
+        name = file.path.rpartition("/")[2]
+        old, new = _content(room, file.old), _content(room, file.new)
+        return "dependency" if language.only_dependencies(name, old, new) else "other"
     if file.file_class == "docs":
         return "documentation"
     if file.file_class == "generated":
@@ -381,45 +384,13 @@ def _file_change(room: IsolatedRepository, file: ChangedFile) -> FileChange:
     if not file.is_production and not file.is_hidden:
         return "other"
     same_mode = file.old is not None and file.new is not None and file.old.mode == file.new.mode
-    if not same_mode or not file.path.endswith((".py", ".pyi")):
+    if not same_mode or not file.path.endswith(language.files.source_suffixes):
         return "code"
-    return python_source.change_kind(_content(room, file.old), _content(room, file.new))
+    return language.sources.change_kind(_content(room, file.old), _content(room, file.new))
 
 
 def _content(room: IsolatedRepository, entry: Entry | None) -> bytes:
     return room.trees.blob(entry.oid) if entry and entry.mode.startswith("100") else b""
-
-
-_DEPENDENCY_TABLES = (
-    ("build-system", "requires"),
-    ("project", "dependencies"),
-    ("project", "optional-dependencies"),
-    ("project", "requires-python"),
-    ("dependency-groups",),
-    ("tool", "poetry", "dependencies"),
-    ("tool", "poetry", "dev-dependencies"),
-    ("tool", "poetry", "group"),
-    ("tool", "pdm", "dev-dependencies"),
-    ("tool", "uv"),
-)
-
-
-def _dependency_tables_only(room: IsolatedRepository, file: ChangedFile) -> bool:
-    """Whether a pyproject.toml says the same once its dependency tables are left out."""
-    documents = []
-    for entry in (file.old, file.new):
-        try:
-            document: Any = tomllib.loads(_content(room, entry).decode("utf-8"))
-        except (ValueError, RecursionError):  # also for a number of thousands of digits
-            return False
-        for *above, last in _DEPENDENCY_TABLES:
-            table = document
-            for key in above:
-                table = table.get(key) if isinstance(table, dict) else None
-            if isinstance(table, dict):
-                table.pop(last, None)
-        documents.append(document)
-    return bool(documents[0] == documents[1])
 
 
 def _mixed_reason(room: IsolatedRepository, files: Iterable[ChangedFile], gold_tree: str) -> str:

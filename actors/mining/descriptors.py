@@ -6,19 +6,25 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from actors.languages.registry import LANGUAGES
 from actors.mining.statements import GoldFacts, tokens
 from actors.mining.trees import Entry, TreeStore
 from schemas.base import Count, Value
 from schemas.repair.task import Size
 
 # Names as GitHub's linguist writes them, in lower case; every other suffix counts as "other".
-LANGUAGES = {
-    ".py": "python", ".pyi": "python", ".go": "go", ".js": "javascript", ".ts": "typescript",
+_OTHERS = {
+    ".js": "javascript", ".ts": "typescript",
     ".c": "c", ".h": "c", ".cc": "c++", ".cpp": "c++", ".hpp": "c++", ".java": "java",
     ".rb": "ruby", ".rs": "rust", ".sh": "shell", ".sql": "sql", ".html": "html", ".css": "css",
     ".md": "markdown", ".rst": "restructuredtext", ".json": "json", ".toml": "toml",
     ".yml": "yaml", ".yaml": "yaml", ".proto": "protobuf",
 }  # fmt: skip
+LANGUAGE_OF = _OTHERS | {
+    suffix: language.id
+    for language in LANGUAGES.values()
+    for suffix in language.files.source_suffixes
+}
 
 
 class LanguageCount(Value):
@@ -59,7 +65,7 @@ class TreeFacts:
             if facts is not None and facts.text:
                 name = path.rpartition("/")[2]
                 suffix = "." + name.rpartition(".")[2].lower() if "." in name else ""
-                row = counted.setdefault(LANGUAGES.get(suffix, "other"), [0, 0, 0])
+                row = counted.setdefault(LANGUAGE_OF.get(suffix, "other"), [0, 0, 0])
                 for index, number in enumerate((1, facts.lines, facts.bytes)):
                     row[index] += number
         return {
@@ -80,7 +86,7 @@ class TreeFacts:
 
 
 def size(languages: dict[str, LanguageCount], language: str) -> Size:
-    """Size of a tree; ``language`` is the recipe's, whose files are the source files."""
+    """Size of a tree; ``language`` is the repository's, whose files are the source files."""
     total = sum(row.bytes for row in languages.values())
     source = languages.get(language, LanguageCount(files=0, lines=0, bytes=0))
     return Size(

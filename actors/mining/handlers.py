@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from actors.languages.contract import BuildFailed
+from actors.languages.registry import language_of
 from actors.loop import Done, Handlers, Work
 from actors.mining.borrowed_objects import borrowed_objects
 from actors.mining.criteria import audit_lines
@@ -21,8 +23,7 @@ from actors.mining.validation import Arm, ArmRun, Validation, validate
 from actors.mining.walk import Candidate, Mined, mine
 from actors.repair.declarations import check_declared, listed, texts_digest
 from actors.sandbox import Sandbox, probe
-from actors.test_runs.environments import BuildFailed, missing_python
-from actors.test_runs.git import Git, GitError
+from actors.test_runs.git import Git
 from actors.test_runs.task_runs import (
     accepted_sandbox,
     build_environment,
@@ -76,7 +77,7 @@ class Miner:
         _, study = work.context.directory.read_study_of(RepairStudy)
         repository = _declared(study, command.repository)
         check_declared(work.context.directory, study)
-        _require_python(study, repository)
+        _require_toolchain(study, repository)
         _known_and_open(work, study)
         texts = texts_digest(work.context.directory, study)
         mined, audit = self._mine(work, study, repository)
@@ -199,13 +200,12 @@ def _declared(study: RepairStudy, repository: str) -> Repository:
     return found[0]
 
 
-def _require_python(study: RepairStudy, repository: Repository) -> None:
-    """Raises Usage where tests could not be run in the declared Python: better now than after the
+def _require_toolchain(study: RepairStudy, repository: Repository) -> None:
+    """Raises Usage where tests could not be run on the declared platform: better now than after the
     first hour of validation."""
-    if repository.language == "python":
-        own = not repository.layout.requirements
-        if missing := missing_python(study.platform.python, own=own):
-            raise Usage(missing)
+    environments = language_of(repository.language).environments
+    if missing := environments.missing(study.platform, repository.layout):
+        raise Usage(missing)
 
 
 class _Text(msgspec.Struct, forbid_unknown_fields=True):
@@ -284,15 +284,18 @@ class _Bench:
                 return [self._verdict(candidate, verdict, "", begun)], None
             template = make_template(source, candidate.base_tree, directory.templates)
         gold, hidden = candidate.gold, candidate.hidden
+        language = language_of(self.repository.language)
 
         def run(arm: Arm, seed: int) -> ArmRun:
             overlays = [*([hidden] if arm.with_hidden else []), *([gold] if arm.with_gold else [])]
             done = run_tests(
+                language,
                 self.sandbox,
                 environment,
                 template,
                 overlays,
                 arm.test_files,
+                package_roots=candidate.package_roots,
                 hash_seed=seed,
                 time_limit_ns=VALIDATION_LIMIT_NS,
                 scratch=self.work.scratch,
@@ -303,11 +306,13 @@ class _Bench:
                 verdict=done.verdict,
                 reason=done.reason,
                 collection_errors=done.collection_errors,
+                first_error=done.first_error,
                 duration_ns=done.duration_ns,
             )
 
         whole_suite_ns = self.study.tasks.whole_suite_s * 1_000_000_000
         verdict = validate(
+            language,
             candidate,
             run,
             whole_suite_ns=whole_suite_ns,
@@ -340,17 +345,18 @@ class _Bench:
 
     def _environment_inputs(self, source: Path, candidate: Candidate) -> EnvironmentInputs:
         git = Git(source)
+        environments = language_of(self.repository.language).environments
 
         def read(commit: str) -> dict[str, str]:
-            found = {}
-            for path in self.repository.layout.requirements:
-                try:
-                    found[path] = git.run("show", f"{commit}:{path}").decode("utf-8", "replace")
-                except GitError:
-                    continue  # the file came or went in the history: pip gets what there is
-            return found
+            listed = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+            paths = listed.decode("utf-8", "surrogateescape").split("\0")
+            return {
+                path: git.run("show", f"{commit}:{path}").decode("utf-8", "replace")
+                for path in environments.dependency_files(self.repository.layout, paths)
+            }
 
         return EnvironmentInputs(
+            language=self.repository.language,
             python=self.study.platform.python,
             requirements=read(candidate.base),
             head_requirements=read(self.repository.head),

@@ -9,9 +9,9 @@ from pathlib import Path
 import pygit2
 
 from actors.mining.borrowed_objects import borrowed_objects
-from actors.mining.recipes import MiningError
 from actors.mining.trees import TreeStore, UnreadableObject
 from actors.test_runs.git import Git
+from ledger.errors import Usage
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class IsolatedRepository:
 def isolated_repository(path: Path) -> Iterator[IsolatedRepository]:
     """Open the repository at ``path`` (its work tree or its bare directory).
 
-    Raises :class:`MiningError` where ``path`` is missing, no repository, shallow, or not SHA-1.
+    Raises Usage where ``path`` is missing, no repository, shallow, or not SHA-1.
     """
     with borrowed_objects(path) as directory:
         repository = pygit2.Repository(str(directory))
@@ -113,13 +113,13 @@ def first_parent_walk(
     Committer dates are not monotonic, so an older commit is passed over and the walk ends only
     after ``older_commits_in_a_row`` of them. It then goes on to see ``revert_window`` ancestors of
     the last audited commit, or to the first commit that cannot be read. Raises
-    :class:`MiningError` where the head itself cannot be read.
+    Usage where the head itself cannot be read.
     """
     limit = int(datetime.fromisoformat(not_before).replace(tzinfo=UTC).timestamp())
     try:
         commit = read_commit(room, head)
     except UnreadableObject as error:
-        raise MiningError(
+        raise Usage(
             f"head {head}: {error}; fetch it into the repository, or correct the study's `head` "
             "(`git rev-parse HEAD` there prints the newest)"
         ) from None

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from actors.mining import python_source
+from actors.languages.contract import Language
 from schemas.base import Digest, Value
 from schemas.look_alikes import visible
 
@@ -57,6 +57,8 @@ class Statement(Value):
 class GoldFacts:
     """What a statement of one task must not say."""
 
+    language: Language
+    """Whose assertions are recognised."""
     paths: frozenset[str]
     """Production and hidden-test paths that the change touches."""
     symbols: frozenset[str]
@@ -95,6 +97,7 @@ def is_identifier_shaped(token: str) -> bool:
 
 
 def gold_facts(
+    language: Language,
     *,
     production: Iterable[tuple[str, bytes]],
     hidden: Iterable[tuple[str, bytes]],
@@ -113,19 +116,20 @@ def gold_facts(
     for _, content in production:
         new = tokens(content) - base_tokens
         introduced |= new
-        defined |= new & python_source.defined_names(content)
+        defined |= new & language.sources.defined_names(content)
     symbols = frozenset(token for token in introduced if is_identifier_shaped(token))
     test_names = {
         token
         for _, content in hidden
-        for token in python_source.defined_names(content)
-        if re.match(r"test_|Test[A-Z]", token)
+        for token in language.sources.defined_names(content)
+        if language.test_name.match(token)
     }
     lines = {"+": set[str](), "-": set[str]()}
     for patch in patches:
         for sign, line in _code_lines(patch):
             lines[sign].add(line)
     return GoldFacts(
+        language=language,
         paths=frozenset(deleted) | {path for path, _ in (*production, *hidden)},
         symbols=symbols,
         plain_names=frozenset(name for name in defined - symbols if len(name) > 2),
@@ -191,14 +195,14 @@ def write_statement(text: str, facts: GoldFacts) -> Statement:
 
 
 def with_interface_line(
-    statement: Statement, names: frozenset[str], gold: Iterable[bytes]
+    statement: Statement, language: Language, names: frozenset[str], gold: Iterable[bytes]
 ) -> Statement:
     """Add one fixed line with ``names`` (what gold introduces and hidden tests use), as signatures
     where the gold files define them: for studies that declare it, since it says what the redactor
     removes."""
     known: dict[str, str] = {}
     for content in gold:
-        known |= python_source.signatures(content)
+        known |= language.sources.signatures(content)
     interface = tuple(known.get(name, name) for name in sorted(names))
     if not interface:
         return statement
@@ -238,11 +242,6 @@ _DIFF_LINE = re.compile(
     r"^\s*(diff --git |index [0-9a-f]{7,}\.\.[0-9a-f]{7,}|--- (a/|/dev/null)|\+\+\+ (b/|/dev/null)"
     r"|@@ -\d+(,\d+)? \+\d+(,\d+)? @@|(new|deleted) file mode \d{6}|rename (from|to) )"
 )
-_ASSERTION = re.compile(
-    r"^\s*([-+>E]\s*)?(assert\b[\s(].*|self\.assert\w*\(.*|(with\s+)?pytest\.raises\(.*"
-    r"|AssertionError\b.*)$"
-)
-_INLINE_ASSERTION = re.compile(r"`[^`\n]*(\bassert\b|\bself\.assert|\bpytest\.raises)[^`\n]*`")
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})\s*(\w*)")
 
@@ -268,7 +267,7 @@ def _find(text: str, facts: GoldFacts) -> Iterable[Span]:
         code = bare.strip().lstrip("+->").strip()
         if in_diff_fence or in_hunk or code in facts.added_lines or code in facts.removed_lines:
             yield start, end, "diff"
-        elif _ASSERTION.match(bare):
+        elif facts.language.assertion.match(bare):
             yield start, end, "assertion"
         elif start > 0 and (address_goes_on or _TRAILER.match(bare)):
             yield start, end, "trailer"
@@ -276,9 +275,9 @@ def _find(text: str, facts: GoldFacts) -> Iterable[Span]:
             address_goes_on = "<" in bare and ">" not in bare
             continue
         address_goes_on = False
-    for match in _INLINE_ASSERTION.finditer(text):
-        yield *match.span(), "assertion"
     for match in _CODE_SPAN.finditer(text):
+        if facts.language.assertion_fragment.search(match[1]):
+            yield *match.span(), "assertion"
         # A bare name, call or option is not diff text; whether it is new is asked of its tokens.
         fragment = match[1].strip()
         if (
@@ -287,7 +286,7 @@ def _find(text: str, facts: GoldFacts) -> Iterable[Span]:
             and any(fragment in line for line in facts.added_lines)
         ):
             yield *match.span(), "diff"
-    yield from _find_paths(text, facts.paths)
+    yield from _find_paths(text, facts.paths, facts.language)
     for match in TOKEN.finditer(text):
         start, end = match.span()
         if match[0] in facts.test_names:
@@ -311,23 +310,19 @@ def _is_written_as_code(text: str, start: int, end: int) -> bool:
 _PATH_CHARACTER = re.compile(r"[\w./\\@+-]")
 
 
-def _find_paths(text: str, paths: Iterable[str]) -> Iterable[Span]:
-    """Paths by their file name with the folders before it, and as modules (``a.b``, ``a/b``)."""
-    names = set()
+def _find_paths(text: str, paths: Iterable[str], language: Language) -> Iterable[Span]:
+    """Paths by their file name with the folders before it, and as modules."""
+    names: set[str] = set()
     for path in paths:
         parts = path.split("/")
         # `docker` is a word; as a file name without a suffix it needs its folder.
         names.add(parts[-1] if "." in parts[-1] else "/".join(parts[-2:]))
-        stem = re.sub(r"(/__init__)?\.pyi?$", "", path)
-        if stem != path:
-            parts = stem.split("/")
-            for first in range(len(parts) - 1):
-                names.add("/".join(parts[first:]))
-                names.add(".".join(parts[first:]))
+        names.update(language.sources.module_names(path))
     if not names:
         return
     done = 0
-    for match in re.finditer(rf"(?<!\w)({_alternatives(names)})(\.pyi?)?(?!\w)", text):
+    suffixes = _alternatives(language.files.source_suffixes)
+    for match in re.finditer(rf"(?<!\w)({_alternatives(names)})({suffixes})?(?!\w)", text):
         start, end = match.span()
         while start > done and _PATH_CHARACTER.match(text[start - 1]):
             start -= 1
@@ -364,5 +359,6 @@ def _leaks(text: str, facts: GoldFacts) -> Iterable[tuple[str, str]]:
         for match in TOKEN.finditer(folded):
             if match[0] in unmistakable:
                 yield kind, match[0]
-    for start, end, kind in _find_paths(folded, {path.casefold() for path in facts.paths}):
+    folded_paths = {path.casefold() for path in facts.paths}
+    for start, end, kind in _find_paths(folded, folded_paths, facts.language):
         yield kind, folded[start:end]

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from actors.mining.borrowed_objects import borrowed_objects
-from actors.mining.recipes import MiningError
 from actors.test_runs.git import Git, GitError
+from ledger.errors import Usage
 
 
 def pack_trees(repository_path: Path, tree_ids: Iterable[str]) -> bytes:
@@ -13,7 +13,7 @@ def pack_trees(repository_path: Path, tree_ids: Iterable[str]) -> bytes:
 
     Deltas are made anew with fixed window, depth and one thread, so the bytes do not depend on how
     the repository is packed; across versions of git and zlib only the objects are the same. Raises
-    :class:`actors.mining.recipes.MiningError` where the repository cannot be read or an object is
+    Usage where the repository cannot be read or an object is
     missing.
     """
     with borrowed_objects(repository_path) as directory:
@@ -33,4 +33,4 @@ def pack_trees(repository_path: Path, tree_ids: Iterable[str]) -> bytes:
                 stdin=b"".join(oid + b"\n" for oid in objects),
             )  # fmt: skip
         except GitError as error:
-            raise MiningError(f"{repository_path}: base trees cannot be packed: {error}") from None
+            raise Usage(f"{repository_path}: base trees cannot be packed: {error}") from None

@@ -18,12 +18,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from actors.languages.contract import Language, Outcome, RunVerdict
 from actors.mining.criteria import EXECUTED_CRITERIA
 from actors.mining.walk import Candidate
 from schemas.base import Count, Nanoseconds, Value
 from schemas.repair.task import FailToPass
-
-Outcome = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed"]
 
 HASH_SEEDS = (0, 1)
 TIE_BREAK_SEED = 2
@@ -57,11 +56,13 @@ class ArmRun:
 
     outcomes: Mapping[str, Outcome]
     """Test id → outcome; ids begin with the test file's path and ``::``."""
-    verdict: Literal["finished", "timeout", "infrastructure"]
+    verdict: RunVerdict
     """``finished`` only with an end record and an exit status that agrees with the outcomes."""
     reason: str = ""
     collection_errors: tuple[str, ...] = ()
     """Test files that could not be collected."""
+    first_error: str = ""
+    """The words of the first of them."""
     duration_ns: int = 0
 
 
@@ -71,10 +72,11 @@ class RunSummary(Value):
     arm: Literal["A", "B", "C"]
     seed: Count
     test_files: Count
-    verdict: Literal["finished", "timeout", "infrastructure"]
+    verdict: RunVerdict
     reason: str
     outcomes: Annotated[dict[str, Count], Meta(description="number of ids by outcome")]
     collection_errors: tuple[str, ...]
+    first_error: Annotated[str, Meta(description="words of the first collection error")] = ""
     duration_ns: Nanoseconds
 
 
@@ -115,14 +117,8 @@ class Validation(Value):
 
 
 def test_file(test_id: str) -> str:
-    """The file that a pytest id belongs to."""
+    """The file that a test id belongs to."""
     return test_id.partition("::")[0]
-
-
-def test_function(test_id: str) -> str:
-    """The id without parameters: ``file::Class::function``."""
-    file, separator, name = test_id.partition("::")
-    return f"{file}{separator}{name.partition('[')[0]}"
 
 
 def narrow_selection(
@@ -148,6 +144,7 @@ def narrow_selection(
 
 
 def validate(
+    language: Language,
     candidate: Candidate,
     run: Callable[[Arm, int], ArmRun],
     *,
@@ -185,12 +182,13 @@ def validate(
         broken = len({file for run in at_base.runs for file in run.collection_errors})
         return rejected(
             "environment_failed",
-            f"nothing could be collected at the base: {broken} of {len(selected)} files broken",
+            f"nothing could be collected at the base: {broken} of {len(selected)} files broken"
+            f"{at_base.first_error}",
         )
     if not at_base.always("passed"):
         return rejected(
             "public_tests_fail_at_base",
-            f"0 of {len(at_base.ids)} ids pass in every run of the base",
+            f"0 of {len(at_base.ids)} ids pass in every run of the base{at_base.first_error}",
         )
 
     kept = set(selected) - set(candidate.removed_test_files)
@@ -212,7 +210,7 @@ def validate(
     unchanged = {
         test_id
         for test_id in lost
-        if test_id in at_base.ever("passed") and not _body_changed(candidate, test_id)
+        if test_id in at_base.ever("passed") and not _body_changed(language, candidate, test_id)
     }
     failing = lost - unchanged
     gained = failing & with_gold.ever("passed")
@@ -230,7 +228,7 @@ def validate(
         note = f" ({len(unchanged)} unchanged ones are lost)" if unchanged else ""
         reasons["no_fail_to_pass"] = f"{counted}{note}"
     elif not gained:
-        reasons["gold_fails"] = f"{counted}, 0 of them pass with gold"
+        reasons["gold_fails"] = f"{counted}, 0 of them pass with gold{with_gold.first_error}"
     elif not fail_to_pass:
         reasons["flaky"] = f"{counted}, {len(gained)} pass with gold, 0 in the same way every time"
     elif not public:
@@ -243,7 +241,7 @@ def validate(
     return msgspec.structs.replace(
         record.validation(reasons, whole_suite=whole_suite),
         fail_to_pass=tuple(
-            FailToPass(id=test_id, how=without_gold.how_lost(test_id))
+            FailToPass(id=test_id, how=without_gold.how_lost(test_id, language))
             for test_id in sorted(fail_to_pass)
         ),
         pass_to_pass=tuple(sorted(pass_to_pass)),
@@ -269,10 +267,10 @@ def _files(test_ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({test_file(test_id) for test_id in test_ids}, key=lambda p: p.encode()))
 
 
-def _body_changed(candidate: Candidate, test_id: str) -> bool:
+def _body_changed(language: Language, candidate: Candidate, test_id: str) -> bool:
     """Whether gold wrote the test. One without a function in its file (inherited, generated) counts
     as unchanged: what is held out must be shown to be new."""
-    function = test_function(test_id)
+    function = language.tests.function_of(test_id)
     return function in candidate.known_tests and function not in candidate.unchanged_tests
 
 
@@ -299,9 +297,17 @@ class _ArmResult:
     def always_lost(self, test_id: str) -> bool:
         return all(_lost(run, test_id) for run in self.runs)
 
-    def how_lost(self, test_id: str) -> Literal["assertion", "collection"]:
+    def how_lost(
+        self, test_id: str, language: Language
+    ) -> Literal["assertion", "collection", "build"]:
         """A test that was never seen was not collected: its file or its parameters broke."""
-        return "assertion" if test_id in self.ids else "collection"
+        return "assertion" if test_id in self.ids else language.lost_to
+
+    @property
+    def first_error(self) -> str:
+        """For the end of a sentence: the words of the first collection error."""
+        errors = [run.first_error for run in self.runs if run.first_error]
+        return f"; first: {_in_one_line(errors[0])}" if errors else ""
 
     @property
     def unstable(self) -> list[Unstable]:
@@ -311,6 +317,12 @@ class _ArmResult:
             if len(set(outcomes)) > 1:
                 found.append(Unstable(id=test_id, arm=self.arm.name, outcomes=outcomes))
         return found
+
+
+def _in_one_line(text: str, limit: int = 300) -> str:
+    """The last words of a traceback say what is wrong."""
+    words = " ".join(text.split())
+    return words if len(words) <= limit else f"… {words[-limit:]}"
 
 
 def _lost(run: ArmRun, test_id: str) -> bool:
@@ -338,6 +350,7 @@ class _Record:
                 reason=done.reason,
                 outcomes=dict(sorted(counted.items())),
                 collection_errors=tuple(sorted(done.collection_errors)),
+                first_error=done.first_error,
                 duration_ns=done.duration_ns,
             )
         )

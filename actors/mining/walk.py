@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.mining import python_source, statements
+from actors.languages.classifier import Classifier, classifier, is_text
+from actors.languages.registry import language_of
+from actors.mining import statements
 from actors.mining.criteria import (
     Assessment,
     AuditRow,
@@ -31,17 +33,11 @@ from actors.mining.history import (
     isolated_repository,
     read_commit,
 )
-from actors.mining.recipes import (
-    Classifier,
-    MiningError,
-    classifier,
-    is_text,
-    recipe_for,
-)
 from actors.mining.statements import Statement
 from actors.mining.trees import TREE_MODE, UnreadableObject
 from actors.test_runs.overlays import folders_of
 from harnesses.retrieval.snapshot import display_path
+from ledger.errors import Usage
 from schemas.repair.overlay import Changes
 from schemas.repair.study import Platform, Repository, TaskRules
 from schemas.repair.task import Size
@@ -72,6 +68,8 @@ class Candidate:
     that are not UTF-8, which no edit can name."""
     dropped_paths: tuple[str, ...]
     """Changed paths in neither half, sorted."""
+    package_roots: tuple[str, ...]
+    """Folders of the base tree with production code, sorted."""
     base_test_files: tuple[str, ...]
     """Selectable test files of the base tree, sorted."""
     hidden_test_files: tuple[str, ...]
@@ -108,10 +106,10 @@ def mine(
 
     ``texts`` maps a full commit id to its issue or merge-request text (first line: the title);
     commits without one use their message. ``platform`` decides which tests are selectable in
-    languages with build constraints; Python has none. ``progress`` is called with the commits done
+    languages with build constraints. ``progress`` is called with the commits done
     and the commits to do, at the start and after each.
 
-    Raises :class:`actors.mining.recipes.MiningError` where the repository cannot be mined at all.
+    Raises Usage where the repository cannot be mined at all.
     """
     with isolated_repository(repository_path) as room:
         walk = first_parent_walk(
@@ -124,7 +122,7 @@ def mine(
         _require_layout(room, repository, walk)
         classifiers = _Classifiers(room, repository)
         if not classifiers.of(walk.visited[0].tree).package_roots:
-            raise MiningError(
+            raise Usage(
                 f"repository {repository.id}: no package root was found at the head; "
                 "name the folders of its production code in `layout.package_roots`"
             )
@@ -167,7 +165,7 @@ def mine(
 
 
 def _require_layout(room: IsolatedRepository, repository: Repository, walk: Walk) -> None:
-    """Raises MiningError for a declared path that no walked commit has: a misspelt one would turn
+    """Raises Usage for a declared path that no walked commit has: a misspelt one would turn
     every commit away for a reason that names something else.
 
     A repository without any test file may name what it likes as ``test_roots``: it has no task
@@ -179,10 +177,10 @@ def _require_layout(room: IsolatedRepository, repository: Repository, walk: Walk
     except UnreadableObject:
         return  # the audit says so
     files = [path for path in room.trees.files(head.tree) if is_text(path)]
-    recipe = recipe_for(repository.language)
+    classes = language_of(repository.language).files
     folders = sorted({folder for path in files for folder in folders_of(path)})
     tests = sorted(
-        {path.rpartition("/")[0] or "." for path in files if recipe.is_test_name(path)},
+        {path.rpartition("/")[0] or "." for path in files if classes.is_test_name(path)},
         key=lambda folder: (folder.count("/"), folder),
     )
     for key, paths, kind, known in (
@@ -202,7 +200,7 @@ def _require_layout(room: IsolatedRepository, repository: Repository, walk: Walk
             if key == "test_roots":
                 near += [folder for folder in tests if folder not in near][:3]
             there = f"; near it: {', '.join(map(display_path, near))}" if near else ""
-            raise MiningError(
+            raise Usage(
                 f"repository {repository.id}: layout.{key}[{number}]: no {kind} "
                 f"{display_path(declared)} at {head.oid[:12]}, nor at any commit that is walked"
                 f"{there}"
@@ -242,6 +240,7 @@ class _Classifiers:
 @dataclass(frozen=True)
 class _Prepared:
     base: Commit
+    base_roots: tuple[str, ...]
     classes: Classifier
     files: tuple[ChangedFile, ...]
 
@@ -266,7 +265,9 @@ def _prepare(
             classes = classifiers.of(base.tree, commit.tree)
             changes = room.trees.changes(base.tree, commit.tree)
             files = changed_files(room, classes, changes)
-            prepared[commit.oid] = _Prepared(base, classes, files)
+            prepared[commit.oid] = _Prepared(
+                base, classifiers.of(base.tree).package_roots, classes, files
+            )
         except UnreadableObject as error:
             prepared[commit.oid] = str(error)
     progress(len(walk.visited), total)
@@ -308,13 +309,14 @@ def _candidate(
 ) -> Candidate:
     if found.halves is None:
         raise AssertionError("a candidate has both halves")
-    trees, classes = room.trees, ready.classes
+    trees, classes, language = room.trees, ready.classes, ready.classes.language
     base_files, gold_files = trees.files(ready.base.tree), trees.files(commit.tree)
     production = [file for file in found.files if file.is_production]
     hidden = [file for file in found.files if file.is_hidden]
     gold_set = full_files(trees, {file.path: file.new for file in production})
     hidden_set = full_files(trees, {file.path: file.new for file in hidden})
     gold_facts = statements.gold_facts(
+        language,
         production=[(file.path, file.content) for file in gold_set.write],
         hidden=[(file.path, file.content) for file in hidden_set.write],
         deleted=[*gold_set.delete, *hidden_set.delete],
@@ -325,10 +327,10 @@ def _candidate(
     for file in hidden_set.write:
         if not classes.is_selectable(file.path):
             continue
-        after = python_source.function_bodies(file.content)
+        after = language.sources.test_functions(file.content)
         known |= {f"{file.path}::{name}" for name in after}
         if file.path in base_files and base_files[file.path].mode.startswith("100"):
-            before = python_source.function_bodies(trees.blob(base_files[file.path].oid))
+            before = language.sources.test_functions(trees.blob(base_files[file.path].oid))
             unchanged |= {
                 f"{file.path}::{name}" for name in after if before.get(name) == after[name]
             }
@@ -337,7 +339,7 @@ def _candidate(
     statement = statements.write_statement(text, gold_facts)
     if rules.interface_line:
         statement = statements.with_interface_line(
-            statement, needed, [file.content for file in gold_set.write]
+            statement, language, needed, [file.content for file in gold_set.write]
         )
     return Candidate(
         repository=repository,
@@ -362,6 +364,7 @@ def _candidate(
         dropped_paths=tuple(
             file.path for file in found.files if not file.is_production and not file.is_hidden
         ),
+        package_roots=ready.base_roots,
         base_test_files=tuple(path for path in base_files if classes.is_selectable(path)),
         hidden_test_files=tuple(
             file.path for file in hidden_set.write if classes.is_selectable(file.path)
@@ -370,7 +373,7 @@ def _candidate(
         unchanged_tests=frozenset(unchanged),
         known_tests=frozenset(known),
         needs_gold_symbol=len(needed),
-        size=size(languages, classes.recipe.language),
+        size=size(languages, language.id),
         languages=languages,
     )
 

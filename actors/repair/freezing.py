@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.languages.registry import language_of
 from actors.loop import Done, Handlers, Work
 from actors.repair.declarations import check_declared, listed, texts_digest
 from actors.repair.planning import make_plan
@@ -38,7 +39,7 @@ from schemas.counted import counted
 from schemas.events.mining import LeakProbed
 from schemas.events.study import PlanPrepared, TasksFrozen, TreatmentIdentity
 from schemas.identifiers import STUDY_STREAM, repository_stream
-from schemas.repair.study import RepairStudy
+from schemas.repair.study import RepairStudy, Repository
 from schemas.repair.task import Task
 
 PACK = "application/x-git-packed-objects"
@@ -73,7 +74,7 @@ def freeze_tasks(work: Work) -> Done:
         source = work.context.directory.repository_path(repository.url)
         trees = sorted({task.base_tree for task in valid})
         packs[repository.id] = work.artifacts.put(pack_trees(source, trees), PACK)
-        probe_event = probe_for_leaks(work, repository.id, source, valid)
+        probe_event = probe_for_leaks(work, repository, source, valid)
         probes.append(NewEvent(repository_stream(repository.id), probe_event))
         if probe_event.findings:
             work.commit(probes)
@@ -100,10 +101,13 @@ def _way_to_more_tasks(mined: MinedTasks, repository: str) -> str:
     )
 
 
-def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[Task]) -> LeakProbed:
+def probe_for_leaks(
+    work: Work, repository: Repository, source: Path, tasks: Sequence[Task]
+) -> LeakProbed:
     """Search every file and object of the tasks' templates for lines that only gold or the hidden
     tests have, and the files that their environments have installed under the same names. More of
     a repository a test run cannot see."""
+    language = language_of(repository.language)
     findings: list[str] = []
     objects = 0
     for task in tasks:
@@ -115,11 +119,11 @@ def probe_for_leaks(work: Work, repository: str, source: Path, tasks: Sequence[T
         )
         environment = work.context.directory.environments / task.environment
         leaks = leak_probe(template, lines)
-        leaks += installed_leaks(environment, [file.path for file in told], lines)
+        leaks += installed_leaks(language, environment, [file.path for file in told], lines)
         objects += len(base)
         findings += [f"{task.id}: {leak.kind} {leak.place}" for leak in leaks]
     return LeakProbed(
-        repository=repository, tasks=len(tasks), objects=objects, findings=tuple(findings[:100])
+        repository=repository.id, tasks=len(tasks), objects=objects, findings=tuple(findings[:100])
     )
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import msgspec
 
+from actors.languages.classifier import Classifier, classifier
+from actors.languages.contract import Language
+from actors.languages.registry import language_of
 from actors.loop import Context
-from actors.mining.recipes import Classifier, classifier
 from actors.study.frozen_study import FrozenStudy
 from actors.test_runs.git_trees import SnapshotFile, read_snapshot
 from actors.test_runs.object_stores import check_store, import_pack
@@ -109,6 +111,9 @@ class FrozenRepair(FrozenStudy[RepairStudy]):
         if changed.isdisjoint(files) or not bound.keys() >= files.keys():
             return ""
         return registry.source_digest_of({path: bound[name] for name, path in files.items()})
+
+    def language(self, task: Task) -> Language:
+        return language_of(self.study.repository(task.repository).language)
 
     def base_store(self, repository: str) -> Path:
         """The bare object store with the repository's base trees; made from the frozen pack when

@@ -1,9 +1,10 @@
 """The grader: public tests for the agent, hidden tests for the verdict, gold as a drift control.
 
 A verdict is two processes with two nonces that must agree. Every frozen id needs an explicit pass.
-What only the candidate can have caused (it ends the interpreter, it answers differently each time)
-is a failure; what the machine caused (no sandbox, no workspace) was tried again by ``run_tests``
-and is then reported as infrastructure, which never depends on success.
+What only the candidate can have caused (it ends the process, it answers differently each time) is a
+failure. What the machine caused, or somebody else (no sandbox, no workspace, a signal that the
+candidate is not known to have sent), was tried again by ``run_tests`` and is then infrastructure,
+which is no observation.
 """
 
 import dataclasses
@@ -12,11 +13,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from actors.languages.contract import Environment
 from actors.loop import Done, Work
 from actors.repair.frozen_study import FrozenRepair
 from actors.sandbox import Sandbox
-from actors.test_runs.environments import Environment
-from actors.test_runs.execution import TestRun, Verdict, graded_tree, judge
+from actors.test_runs.execution import TestRun
 from actors.test_runs.task_runs import (
     changes_of,
     not_made,
@@ -24,6 +25,7 @@ from actors.test_runs.task_runs import (
     run_tests,
     sandbox_of,
 )
+from actors.test_runs.verdicts import Verdict, graded_tree, judge
 from ledger.errors import Refused, SafetyStop
 from ledger.log import NewEvent, decode
 from schemas.commands import AdvanceCell, CheckGold, ContinueStudy, GradeCell, RunPublicTests
@@ -159,9 +161,17 @@ class Grader:
         first, second = (
             self._run(work, task, overlays, task.grading_test_files, seed) for seed in HASH_SEEDS
         )
-        verdict = judge(fail_to_pass, pass_to_pass, first, second, diff=diff, changed=changed)
-        machine_failed = not_made(first) or not_made(second)
-        if verdict.verdict == "infrastructure" and not machine_failed:
+        language = self._frozen.language(task)
+        verdict = judge(
+            language, fail_to_pass, pass_to_pass, first, second, diff=diff, changed=changed
+        )
+        killed = first.killed or second.killed
+        unobserved = (
+            not_made(first)
+            or not_made(second)
+            or (killed and not language.tests.can_signal(verdict.flagged))
+        )
+        if verdict.verdict == "infrastructure" and not unobserved:
             # The tests ran; what they did not say, the candidate's code prevented. Absent = failed.
             verdict = _as_failure(verdict)
         return verdict, (self._recorded(work, first), self._recorded(work, second))
@@ -176,15 +186,18 @@ class Grader:
         canary: bool = True,
     ) -> TestRun:
         return run_tests(
+            self._frozen.language(task),
             self._open_sandbox(work),
             self._environment(work, task),
             self._frozen.template(task),
             overlays,
             tests,
+            package_roots=self._frozen.base(task).classifier.package_roots,
             hash_seed=seed,
             time_limit_ns=task.time_limit_ns,
             scratch=work.scratch,
             min_free_bytes=self._frozen.study.stopping.min_free_disk_bytes,
+            attempts=self._frozen.study.budgets.infrastructure_attempts,
             canary=canary,
         )
 

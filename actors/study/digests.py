@@ -22,7 +22,9 @@ PACKAGES = (actors, harnesses, ledger, projections, schemas)
 GRADER_FILES = (
     "actors/test_runs/execution.py",
     "actors/repair/grading.py",
-    "actors/test_runs/reporters/",
+    "actors/languages/",
+    "actors/test_runs/builds.py",
+    "actors/test_runs/verdicts.py",
     "actors/sandbox/",
     "actors/test_runs/git_trees.py",
     "actors/test_runs/object_stores.py",

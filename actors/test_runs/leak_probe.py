@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from actors.languages.contract import Language
 from actors.test_runs.git import Git
 from actors.test_runs.git_trees import read_blobs, shown_path
 from actors.test_runs.object_stores import all_objects
@@ -78,25 +79,20 @@ def leak_probe(directory: Path, lines: Sequence[bytes]) -> list[Leak]:
     return found
 
 
-def installed_leaks(environment: Path, paths: Iterable[str], lines: Sequence[bytes]) -> list[Leak]:
+def installed_leaks(
+    language: Language, environment: Path, paths: Iterable[str], lines: Sequence[bytes]
+) -> list[Leak]:
     """Search what a test environment has installed in the place of the repository's ``paths``.
 
-    The project is never installed by us, but a requirement can bring it: pytest needs pluggy, so
-    the environment of pluggy's own history holds a pluggy of today, with every fix. A whole
-    environment is not searched: in a million lines each short one stands somewhere.
+    The project is never installed by us, but a dependency can bring it. A whole environment is not
+    searched: in a million lines each short one stands somewhere.
     """
     found: set[Leak] = set()
-    for site_packages in environment.glob("venv/lib/python3*/site-packages"):
-        for path in paths:
-            parts = path.split("/")
-            for start in range(len(parts)):
-                copy = site_packages.joinpath(*parts[start:])
-                if copy.is_file():
-                    content = copy.read_bytes()
-                    place = str(copy.relative_to(environment))
-                    found |= {
-                        Leak(line=line, kind="installed", place=place)
-                        for line in lines
-                        if line in content
-                    }
+    for path in paths:
+        for copy in language.environments.installed_copies(environment, path):
+            content = copy.read_bytes()
+            place = str(copy.relative_to(environment))
+            found |= {
+                Leak(line=line, kind="installed", place=place) for line in lines if line in content
+            }
     return sorted(found, key=lambda leak: (leak.place, leak.line))

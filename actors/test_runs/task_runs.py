@@ -7,16 +7,16 @@ sandbox and the same environment.
 import errno
 import os
 import shutil
-import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from actors.languages.contract import BuildFailed, Environment, Language
+from actors.languages.registry import language_of
 from actors.sandbox import Limits, Sandbox, SandboxReport, open_sandbox
 from actors.sandbox.contract import Kind
-from actors.test_runs.environments import BuildFailed, Environment, prepare
 from actors.test_runs.execution import TestRun, execute
 from ledger.artifacts import Artifacts
 from ledger.clock import salt
@@ -27,8 +27,6 @@ from schemas.identifiers import repository_stream
 from schemas.repair.overlay import Changes, WrittenFile
 from schemas.repair.task import EnvironmentInputs, Overlay
 
-MACHINE_ATTEMPTS = 3
-"""How often a run is started when it could not be made or was killed from outside."""
 ROOM_OF_A_RUN = 16 << 20
 """Bytes for the files of one run of tests. Where they do not fit, tests fail that would pass."""
 
@@ -88,15 +86,9 @@ def build_environment(
     root: Path, inputs: EnvironmentInputs, cancelled: threading.Event | None = None
 ) -> Environment | BuildFailed:
     """The environment of these inputs, built if it is not there yet; ``cancelled`` as in
-    ``prepare``."""
-    return prepare(
-        root,
-        {path: content.encode() for path, content in inputs.requirements.items()},
-        python=inputs.python,
-        fallbacks=inputs.fallbacks,
-        head_requirements={p: content.encode() for p, content in inputs.head_requirements.items()},
-        cancelled=cancelled,
-    )
+    ``contract.Environments``."""
+    environments = language_of(inputs.language).environments
+    return environments.prepare(root, inputs, cancelled or threading.Event())
 
 
 def recorded_environment(
@@ -122,7 +114,7 @@ def recorded_environment(
     if built.identity != identity:
         raise PreflightMismatch(
             f"the tasks were validated in environment {identity}, here it is {built.identity}: "
-            "use the Python and the library versions of the validation, or amend the study"
+            "use the toolchain and the library versions of the validation, or amend the study"
         )
     if differing := sorted(set(packages) ^ set(built.packages)):
         here = set(built.packages)
@@ -130,7 +122,7 @@ def recorded_environment(
         raise PreflightMismatch(
             f"test environment {identity} does not hold the packages that the tasks were validated "
             f"with: {shown}. Put {root / identity} back as it was, or have the index give the "
-            "recorded versions (a constraint in pip's configuration), remove it and go on"
+            "recorded versions, remove it and go on"
         )
     return built
 
@@ -152,16 +144,19 @@ def built_event(
 
 
 def run_tests(
+    language: Language,
     sandbox: Sandbox,
     environment: Environment,
     template: Path,
     overlays: Sequence[Changes],
     tests: Sequence[str],
     *,
+    package_roots: Sequence[str],
     hash_seed: int,
     time_limit_ns: int,
     scratch: Path,
     min_free_bytes: int,
+    attempts: int = 3,
     canary: bool = True,
 ) -> TestRun:
     """One run with a fresh, unguessable nonce; ``canary`` as in ``execute``.
@@ -169,28 +164,28 @@ def run_tests(
     Raises SafetyStop where too little disk is free before or after it: tests that ran out of room
     say nothing about the code.
 
-    What the machine did to a run (no sandbox, no workspace, a kill by the memory killer or by a
-    person) says nothing about the code under test, so it is made again. Code that kills itself
-    looks the same from here; it will do so each time, and then the last run is returned.
+    What the machine did to a run (no sandbox, no workspace, a signal that code under test is not
+    known to have caused) says nothing about that code, so the run is made again, ``attempts`` times
+    altogether; then the last one is returned.
     """
     scratch.mkdir(parents=True, exist_ok=True)  # the sandbox may have been opened for another role
     require_room(scratch, min_free_bytes)
-    for _ in range(MACHINE_ATTEMPTS):
+    for _ in range(attempts):
         run = execute(
+            language=language,
             sandbox=sandbox,
             environment=environment,
             template=template,
             overlays=overlays,
             tests=tests,
+            package_roots=package_roots,
             hash_seed=hash_seed,
             nonce=salt().hex(),
             limits=Limits(wall_s=time_limit_ns / 1e9),
             scratch=scratch,
             canary=canary,
         )
-        killed = run.verdict == "infrastructure" and run.signal == signal.SIGKILL
-        killed = killed and not run.disk_exceeded
-        if sandbox.cancelled.is_set() or not (not_made(run) or killed):
+        if sandbox.cancelled.is_set() or not (not_made(run) or run.killed):
             break
     require_room(scratch, min_free_bytes)
     return run

@@ -69,6 +69,9 @@ class CompletenessAudit:
         """Whether a grader gives verdicts; else projections do."""
 
     def apply(self, fact: Fact) -> None:
+        if isinstance(fact.event, CellGraded) and fact.event.verdict == "infrastructure":
+            cell = fact.stream.removeprefix("cell/")
+            self._findings.note(fact.seq, f"{cell} could not be graded: it is no observation")
         for problem in self._problems(fact.event, fact.stream):
             self._findings.violation(fact.seq, problem)
 

@@ -15,7 +15,7 @@ from schemas.events.cell import (
     TurnAbandoned,
     TurnFailed,
 )
-from schemas.events.grading import GoldChecked
+from schemas.events.grading import CellGraded, GoldChecked
 from schemas.events.ledger import CheckpointAnchored, LedgerCreated
 from schemas.events.mining import LeakProbed, SandboxProbed
 from schemas.events.run import RunStarted, RunStopped, StudyCompleted
@@ -48,6 +48,7 @@ class Conduct:
         CellFinished,
         CellVoided,
         CaseFinished,
+        CellGraded,
         GoldChecked,
         LeakProbed,
         ModelLost,
@@ -111,6 +112,9 @@ class Conduct:
                 self._again("turns asked again after a transport failure", fact.seq, cell)
             case TurnAbandoned():
                 self._again("turns asked again after a process was lost", fact.seq, cell)
+            case CellGraded(verdict="infrastructure"):
+                reason = next((run.reason for run in event.runs if run.verdict != "finished"), "")
+                self._add("cell could not be graded: no observation", fact.seq, cell, reason)
             case GoldChecked(passed=False):
                 self._add("gold patch did not pass any more", fact.seq, event.task, event.reason)
             case LeakProbed() if event.findings:

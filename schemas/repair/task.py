@@ -47,6 +47,9 @@ class Size(Value):
 class EnvironmentInputs(Value):
     """Everything that a test environment is built from, so that it can be built again."""
 
+    language: Annotated[
+        Literal["python", "go"], Meta(description="whose way of building it is")
+    ] = "python"
     python: Annotated[str, Meta(description="declared version, such as 3.11")]
     requirements: Annotated[
         dict[str, str], Meta(description="requirement files of the base by path, in pip's order")

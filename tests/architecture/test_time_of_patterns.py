@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from actors.families.expectation_notation import NotationError, parse_action, parse_predicate
+from actors.languages.python.deception import deceptive_patterns
 from actors.mining.criteria import _REVERT_BODY
-from actors.test_runs.execution import spoofing_patterns
 from schemas.credentials import without_credentials
 from schemas.secret_shapes import secret_kinds
 
@@ -20,7 +20,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "reverts": _REVERT_BODY.search,
     "credentials": without_credentials,
     "secrets": secret_kinds,
-    "patches": lambda text: spoofing_patterns(b"+" + text.encode().replace(b"\n", b"\n+")),
+    "patches": lambda text: deceptive_patterns(b"+" + text.encode().replace(b"\n", b"\n+")),
     "actions": parse_action,
     "predicates": parse_predicate,
 }

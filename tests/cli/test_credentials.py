@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from actors.languages.python.environments import _PIP_VARIABLES
 from actors.servers.contract import ChatError, ChatRequest, ModelServerError
 from actors.servers.lmstudio import LMStudio
-from actors.test_runs import environments
+from actors.test_runs.builds import Runner
 from ledger.study_directory import StudyDirectory
 from schemas.credentials import carries_credentials, without_credentials
 from schemas.events.command import CommandRefused
@@ -155,7 +156,7 @@ def test_what_pip_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     program = tmp_path / "pip"
     program.write_text('#!/bin/sh\necho "Looking in indexes: $PIP_INDEX_URL"\nexit 1\n')
     program.chmod(0o755)
-    run = environments._Runner(threading.Event())
+    run = Runner(threading.Event(), _PIP_VARIABLES)
     status, log = run([program, "install"])
     assert status == 1 and SECRET.encode() not in log
     assert b"Looking in indexes: http://[removed]@127.0.0.1:9/simple" in log

@@ -10,13 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.mining import MiningError, pack_trees
+from actors.languages.python import PYTHON
+from actors.mining import pack_trees
 from actors.mining.handlers import make_task
 from actors.mining.validation import Arm, ArmRun, validate
 from actors.mining.walk import mine
 from actors.test_runs.git import Git
 from actors.test_runs.object_stores import import_pack
 from ledger.artifacts import Artifacts
+from ledger.errors import Usage
 from schemas.repair.study import Layout, Platform, Repository, TaskRules
 from schemas.repair.task import Task
 
@@ -240,7 +242,7 @@ def test_a_pack_holds_the_trees_and_nothing_else(history: Any, fix: Any, tmp_pat
 
 
 def test_a_pack_of_a_missing_tree_is_an_error(history: Any) -> None:
-    with pytest.raises(MiningError, match="cannot be packed"):
+    with pytest.raises(Usage, match="cannot be packed"):
         pack_trees(history.path, ["1" * 40])
 
 
@@ -272,7 +274,7 @@ def test_paths_that_are_not_text_are_in_nothing_that_is_recorded(
             outcomes["tests/unit/test_calc.py::test_sum"] = added
         return ArmRun(outcomes=outcomes, verdict="finished")
 
-    verdict = validate(candidate, run)
+    verdict = validate(PYTHON, candidate, run)
     assert verdict.valid, verdict.reasons
     artifacts = Artifacts(tmp_path / "artifacts")
     task = make_task(candidate, verdict, "environment", artifacts)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.mining.recipes import MiningError
 from actors.mining.walk import mine
 from actors.test_runs.git import Git
+from ledger.errors import Usage
 from schemas.repair.study import Layout, Platform, Repository, TaskRules
 
 
@@ -40,7 +40,7 @@ def remove_object(path: Path, oid: str) -> None:
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(MiningError, match=r"does not exist; clone"):
+    with pytest.raises(Usage, match=r"does not exist; clone"):
         mine_at(tmp_path / "nothing", "0" * 40)
 
 
@@ -48,11 +48,11 @@ def test_a_plain_folder_inside_another_repository(tmp_path: Path) -> None:
     Git(tmp_path).run("init", "--quiet")
     plain = tmp_path / "plain"
     plain.mkdir()
-    with pytest.raises(MiningError, match="is not a git repository"):
+    with pytest.raises(Usage, match="is not a git repository"):
         mine_at(plain, "0" * 40)
     file = tmp_path / "file"
     file.write_bytes(b"")
-    with pytest.raises(MiningError, match="is not a git repository"):
+    with pytest.raises(Usage, match="is not a git repository"):
         mine_at(file, "0" * 40)
 
 
@@ -63,32 +63,32 @@ def test_shallow_clone(history: Any, fix: Any, tmp_path: Path) -> None:
     Git(tmp_path, {"GIT_ALLOW_PROTOCOL": "file"}).run(
         "clone", "--quiet", "--depth=1", "--branch", "main", source, str(clone)
     )
-    with pytest.raises(MiningError, match=r"shallow clone.*--unshallow"):
+    with pytest.raises(Usage, match=r"shallow clone.*--unshallow"):
         mine_at(clone, history.head)
 
 
 def test_head_that_is_not_there(history: Any) -> None:
-    with pytest.raises(MiningError, match=r"head 1{40}: .*absent.*fetch it"):
+    with pytest.raises(Usage, match=r"head 1{40}: .*absent.*fetch it"):
         mine_at(history.path, "1" * 40)
     tree = history.git.text("rev-parse", f"{history.head}^{{tree}}")
-    with pytest.raises(MiningError, match="is a tree, not a commit"):
+    with pytest.raises(Usage, match="is a tree, not a commit"):
         mine_at(history.path, tree)
 
 
 def test_a_repository_without_packages(history: Any) -> None:
     history.commit({"main.c": b""}, parents=())
-    with pytest.raises(MiningError, match=r"layout\.package_roots"):
+    with pytest.raises(Usage, match=r"layout\.package_roots"):
         mine_at(history.path, history.head, layout=Layout())
 
 
 def test_go_is_refused(history: Any) -> None:
-    with pytest.raises(MiningError, match="in python only, not in go"):
+    with pytest.raises(Usage, match="in python only, not in go"):
         mine_at(history.path, history.head, language="go")
 
 
 def test_sha256_repositories_are_refused(tmp_path: Path) -> None:
     Git(tmp_path).run("init", "--quiet", "--object-format=sha256")
-    with pytest.raises(MiningError, match="only sha1"):
+    with pytest.raises(Usage, match="only sha1"):
         mine_at(tmp_path, "0" * 40)
 
 

@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from actors.languages.python import PYTHON
 from actors.mining.statements import (
     GoldFacts,
     gold_facts,
@@ -14,6 +15,7 @@ from actors.mining.statements import (
 )
 
 FACTS = GoldFacts(
+    language=PYTHON,
     paths=frozenset({"pkg/api/client.py", "pkg/retry/__init__.py", "tests/unit/test_client.py"}),
     symbols=frozenset({"max_retries", "RetryPolicy", "_backoff"}),
     plain_names=frozenset({"restore", "docker"}),
@@ -179,6 +181,7 @@ def test_facts_of_a_change() -> None:
     test = b"class TestX:\n    def test_restore(self):\n        group.restore(retry_limit=1)\n"
     patch = b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-    x = [1, 2]\n+    y = [3, 4]\n+# note (this)\n"
     facts = gold_facts(
+        PYTHON,
         production=[("pkg/a.py", gold)],
         hidden=[("tests/test_a.py", test)],
         deleted=["pkg/b.py"],

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.languages.python import PYTHON
 from actors.mining.criteria import EXECUTED_CRITERIA
 from actors.mining.statements import Statement
 from actors.mining.validation import (
@@ -42,6 +43,7 @@ CANDIDATE = Candidate(
     hidden_patch=b"",
     protected_paths=(TEST, OTHER),
     dropped_paths=(),
+    package_roots=("pkg",),
     base_test_files=(TEST, OTHER),
     hidden_test_files=(TEST,),
     removed_test_files=(),
@@ -82,7 +84,7 @@ def runner(
 
 
 def judge(results: Results, candidate: Candidate = CANDIDATE, **override: ArmRun) -> Validation:
-    return validate(candidate, runner(results, **override)[0])
+    return validate(PYTHON, candidate, runner(results, **override)[0])
 
 
 def ids(*names: str) -> tuple[str, ...]:
@@ -91,7 +93,7 @@ def ids(*names: str) -> tuple[str, ...]:
 
 def test_a_valid_task() -> None:
     run, calls = runner(GOOD)
-    found = validate(CANDIDATE, run)
+    found = validate(PYTHON, CANDIDATE, run)
     assert (found.valid, found.criterion, found.failed) == (True, "", ())
     assert found.fail_to_pass == (
         FailToPass(id=f"{TEST}::test_changed", how="assertion"),
@@ -140,13 +142,13 @@ def test_a_slow_suite_is_not_run_as_a_whole() -> None:
         done = run(arm, seed)
         return replace(done, duration_ns=SECOND * 40 * len(arm.test_files))
 
-    found = validate(CANDIDATE, slow)
+    found = validate(PYTHON, CANDIDATE, slow)
     assert found.valid and not found.whole_suite
     assert [arm.test_files for arm, _ in calls] == [(TEST, OTHER)] + [(TEST,)] * 6
     assert found.pass_to_pass == ids("test_kept")
     assert found.time_limit_ns == 240 * SECOND
     run, calls = runner(GOOD)
-    assert validate(CANDIDATE, run, whole_suite_ns=0).valid
+    assert validate(PYTHON, CANDIDATE, run, whole_suite_ns=0).valid
     assert {arm.test_files for arm, _ in calls} == {(TEST,)}
 
 
@@ -158,7 +160,7 @@ def test_a_whole_suite_that_does_not_finish_only_narrows_the_choice() -> None:
             return ArmRun(outcomes={}, verdict="timeout", reason="300 s")
         return run(arm, seed)
 
-    found = validate(CANDIDATE, broken)
+    found = validate(PYTHON, CANDIDATE, broken)
     assert found.valid and not found.whole_suite
     assert found.runs[0].verdict == "timeout"
     assert len(found.runs) == len(calls) + 1
@@ -279,7 +281,7 @@ def test_a_run_that_did_not_finish_is_never_a_failed_test(where: str, verdict: A
     broken = ArmRun(
         outcomes={f"{TEST}::test_new": "failed"}, verdict=verdict, reason="no end record"
     )
-    found = validate(CANDIDATE, runner(GOOD, **{where: broken})[0])
+    found = validate(PYTHON, CANDIDATE, runner(GOOD, **{where: broken})[0])
     assert found.failed == ("environment_failed",)
     assert found.reasons["environment_failed"] == (
         f"arm {where[0]}, seed {where[1]}: {verdict}: no end record"
@@ -346,7 +348,7 @@ def test_an_unstable_test_gets_a_third_run_and_is_dropped() -> None:
         "A1": {**GOOD["A"], "test_kept": "failed"},
     }
     run, calls = runner(results)
-    found = validate(CANDIDATE, run)
+    found = validate(PYTHON, CANDIDATE, run)
     assert found.valid
     assert [item.id for item in found.fail_to_pass] == list(ids("test_changed"))
     assert found.pass_to_pass == (f"{OTHER}::test_other",)
@@ -368,12 +370,13 @@ def test_a_test_that_is_absent_once_is_unstable() -> None:
 def test_files_of_other_arms_follow_the_hidden_half() -> None:
     candidate = replace(
         CANDIDATE,
+        package_roots=("pkg",),
         base_test_files=(TEST, OTHER),
         hidden_test_files=("tests/unit/c/test_c.py",),
         removed_test_files=(TEST,),
     )
     run, calls = runner({arm: {} for arm in "ABC"})
-    validate(candidate, run)
+    validate(PYTHON, candidate, run)
     assert {arm.name: arm.test_files for arm, _ in calls} == {
         "A": (TEST, OTHER),
         "B": (OTHER, "tests/unit/c/test_c.py"),

@@ -1,17 +1,20 @@
 """A git repository to make trees in, the best sandbox of this host, the ``own`` environment."""
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from actors.languages.contract import Environment
+from actors.languages.python import PYTHON
 from actors.sandbox import Limits, Sandbox, layout, open_sandbox, probe
-from actors.test_runs.environments import Environment, prepare
 from actors.test_runs.execution import TestRun, execute
 from actors.test_runs.git import Git
 from actors.test_runs.templates import make_template
 from schemas.repair.overlay import Changes, WrittenFile
+from schemas.repair.task import EnvironmentInputs
 
 Files = Mapping[str, bytes | tuple[str, bytes]]
 
@@ -71,7 +74,9 @@ def repository(tmp_path: Path) -> Repository:
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     version = ".".join(layout.launcher_interpreter().version.split(".")[:2])
-    built = prepare(tmp_path_factory.mktemp("environments"), {}, python=version)
+    inputs = EnvironmentInputs(python=version, requirements={}, head_requirements={}, fallbacks=())
+    root = tmp_path_factory.mktemp("environments")
+    built = PYTHON.environments.prepare(root, inputs, threading.Event())
     assert isinstance(built, Environment), built
     return built
 
@@ -100,17 +105,20 @@ def run_tests(
         limits: Limits | None = None,
         hash_seed: int = 0,
         canary: bool = True,
+        package_roots: Sequence[str] = (),
     ) -> TestRun:
         template = make_template(
             repository.directory, repository.tree(files), tmp_path / "templates"
         )
         (tmp_path / "scratch").mkdir(exist_ok=True)
         run = execute(
+            language=PYTHON,
             sandbox=sandbox,
             environment=environment,
             template=template,
             overlays=overlays,
             tests=tests,
+            package_roots=package_roots,
             hash_seed=hash_seed,
             nonce=hashlib.sha256(repr(files).encode()).hexdigest(),
             limits=limits or Limits(wall_s=30, grace_s=1, memory_bytes=1 << 30),

@@ -6,12 +6,12 @@ from pathlib import Path
 import pygit2
 import pytest
 
+from actors.languages.contract import Environment
 from actors.loop import Context, carry_out
 from actors.mining import pack_trees
 from actors.repair.frozen_study import FrozenRepair
 from actors.repair.grading import Grader
 from actors.sandbox import open_sandbox
-from actors.test_runs.environments import Environment
 from ledger.errors import SafetyStop
 from ledger.memory_log import MemoryLog
 from schemas.commands import CheckGold

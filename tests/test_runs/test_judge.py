@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from actors.test_runs.execution import TestRun, judge, spoofing_patterns
+from actors.languages.python import PYTHON
+from actors.languages.python.deception import deceptive_patterns
+from actors.test_runs.execution import TestRun
+from actors.test_runs.verdicts import judge
 
 ALL: dict[str, Any] = {"f1": "passed", "f2": "passed", "p1": "passed"}
 
@@ -15,7 +18,7 @@ def run(nonce: str, outcomes: dict[str, Any] | None = None, **fields: Any) -> Te
 
 
 def verdict_of(first: TestRun, second: TestRun, **other: Any) -> Any:
-    return judge(["f1", "f2"], ["p1"], first, second, **other)
+    return judge(PYTHON, ["f1", "f2"], ["p1"], first, second, **other)
 
 
 def test_resolved_needs_every_frozen_id() -> None:
@@ -84,7 +87,7 @@ def test_what_did_not_finish() -> None:
 
 def test_a_verdict_needs_held_out_tests_and_two_nonces() -> None:
     with pytest.raises(ValueError, match="fail-to-pass"):
-        judge([], ["p1"], run("1"), run("2"))
+        judge(PYTHON, [], ["p1"], run("1"), run("2"))
     with pytest.raises(ValueError, match="two nonces"):
         verdict_of(run("1"), run("1"))
 
@@ -156,7 +159,7 @@ DIFF = b"""diff --git a/src/app.py b/src/app.py
     ],
 )
 def test_spoofing_is_flagged_in_added_lines(line: bytes, flag: str) -> None:
-    assert flag in spoofing_patterns(DIFF % line)
+    assert flag in deceptive_patterns(DIFF % line)
     assert flag in verdict_of(run("1"), run("2"), diff=DIFF % line).flagged
 
 
@@ -179,15 +182,15 @@ def test_spoofing_is_flagged_in_added_lines(line: bytes, flag: str) -> None:
     ],
 )
 def test_ordinary_lines_are_not_flagged(line: bytes) -> None:
-    assert spoofing_patterns(DIFF % line) == ()
+    assert deceptive_patterns(DIFF % line) == ()
 
 
 def test_modules_that_hide_others_are_flagged() -> None:
     def added(path: bytes) -> bytes:
         return b"diff --git a/%s b/%s\n--- /dev/null\n+++ b/%s\n" % (path, path, path)
 
-    assert spoofing_patterns(added(b"json.py")) == ("shadows json",)
-    assert spoofing_patterns(added(b"_pytest/runner.py")) == ("shadows _pytest",)
-    assert spoofing_patterns(added(b"pytest_mock.py")) == ("shadows pytest_mock",)
-    assert spoofing_patterns(added(b"src/json.py")) == ()
-    assert spoofing_patterns(added(b"json.txt")) == ()
+    assert deceptive_patterns(added(b"json.py")) == ("shadows json",)
+    assert deceptive_patterns(added(b"_pytest/runner.py")) == ("shadows _pytest",)
+    assert deceptive_patterns(added(b"pytest_mock.py")) == ("shadows pytest_mock",)
+    assert deceptive_patterns(added(b"src/json.py")) == ()
+    assert deceptive_patterns(added(b"json.txt")) == ()

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from actors.languages.python import PYTHON
+from actors.languages.python.deception import deceptive_patterns
 from actors.sandbox import Limits, Sandbox, open_sandbox
 from actors.sandbox.ladder import LADDER, probe_rung
-from actors.test_runs.execution import TestRun, graded_tree, judge, spoofing_patterns
+from actors.test_runs.execution import TestRun
 from actors.test_runs.task_runs import not_made
+from actors.test_runs.verdicts import graded_tree, judge
 from schemas.repair.overlay import Changes
 
 RunTests = Callable[..., TestRun]
@@ -495,7 +498,7 @@ def test_a_process_in_which_nothing_can_fail_has_no_outcome(
     first, second = (run_tests(BASE, deceit, hash_seed=seed) for seed in (0, 1))
     assert first.verdict == second.verdict == "infrastructure", first.outcomes
     assert first.outcomes == {}
-    verdict = judge([ANSWER], [TYPE], first, replace(second, nonce="another"))
+    verdict = judge(PYTHON, [ANSWER], [TYPE], first, replace(second, nonce="another"))
     assert not verdict.resolved
     assert first.exit_status is not None, "the tests ran: their code is to blame, not the machine"
 
@@ -567,11 +570,11 @@ def test_what_deceives_without_a_word_that_gives_it_away_is_flagged_by_what_it_d
     run = run_tests(BASE, changes({"app.py": deceit}))
     assert run.outcomes == {ANSWER: "passed", TYPE: "passed"}
     added = b"".join(b"+" + line + b"\n" for line in deceit.splitlines())
-    assert spoofing_patterns(added) == ()
+    assert deceptive_patterns(added) == ()
     second = replace(run, nonce="another")
-    verdict = judge([ANSWER], [TYPE], run, second, diff=added, changed=["app.py"])
+    verdict = judge(PYTHON, [ANSWER], [TYPE], run, second, diff=added, changed=["app.py"])
     assert verdict.flagged == (flag,)
-    assert judge([ANSWER], [TYPE], run, second, changed=["other.py"]).flagged == ()
+    assert judge(PYTHON, [ANSWER], [TYPE], run, second, changed=["other.py"]).flagged == ()
 
 
 def test_a_module_in_the_place_of_another_is_flagged_wherever_it_lies(
@@ -593,7 +596,7 @@ def test_a_plugin_that_came_late_is_named(run_tests: RunTests, changes: MakeChan
     run = run_tests(BASE, changes({"app.py": late}))
     assert run.outcomes == {ANSWER: "failed", TYPE: "passed"}
     assert run.flags == ("plugin registered during the run: app.Watcher",)
-    verdict = judge([ANSWER], [TYPE], run, replace(run, nonce="another"))
+    verdict = judge(PYTHON, [ANSWER], [TYPE], run, replace(run, nonce="another"))
     assert verdict.flagged == run.flags
     own = {**BASE, "tests/conftest.py": b"", "conftest.py": b"pytest_plugins = ['plug']\n"}
     assert run_tests({**own, "plug.py": b""}).flags == ()

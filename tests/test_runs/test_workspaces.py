@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pytest
 
+from actors.languages.python import PYTHON
 from actors.test_runs.git import Git
 from actors.test_runs.git_trees import WorkspaceError, blob_id, read_snapshot
 from actors.test_runs.leak_probe import gold_only_lines, installed_leaks, leak_probe
@@ -335,8 +336,8 @@ def test_a_later_version_in_the_test_environment_is_a_leak(tmp_path: Path) -> No
     (site_packages / "pluggy" / "_manager.py").write_bytes(b"x\n    " + secret + b"\n")
     (site_packages / "other.py").write_bytes(secret)
     told = ["src/pluggy/_manager.py", "src/pluggy/_hooks.py", "testing/test_manager.py"]
-    found = installed_leaks(tmp_path, told, [b"an absent line", secret])
+    found = installed_leaks(PYTHON, tmp_path, told, [b"an absent line", secret])
     place = "venv/lib/python3.11/site-packages/pluggy/_manager.py"
     assert [(leak.kind, leak.place, leak.line) for leak in found] == [("installed", place, secret)]
-    assert installed_leaks(tmp_path, told, [b"an absent line"]) == []
-    assert installed_leaks(tmp_path / "absent", told, [secret]) == []
+    assert installed_leaks(PYTHON, tmp_path, told, [b"an absent line"]) == []
+    assert installed_leaks(PYTHON, tmp_path / "absent", told, [secret]) == []

@@ -9,6 +9,7 @@ import ast
 import hashlib
 import inspect
 import io
+import re
 import tokenize
 import warnings
 from collections.abc import Iterator
@@ -130,7 +131,7 @@ def signatures(content: bytes) -> dict[str, str]:
     return found
 
 
-def function_bodies(content: bytes) -> dict[str, str]:
+def test_functions(content: bytes) -> dict[str, str]:
     """Digest of every function by its qualified name as pytest writes it (``TestA::test_b``).
 
     ``parametrize`` marks are left out: another parameter set makes new ids and does not change
@@ -147,6 +148,17 @@ def function_bodies(content: bytes) -> dict[str, str]:
         ) + type(function).__name__ + bodies.get(name, "")  # fmt: skip
         bodies[name] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return bodies
+
+
+def module_names(path: str) -> Iterator[str]:
+    """``a.b`` and ``a/b`` of ``x/a/b.py``, with every number of folders but none."""
+    stem = re.sub(r"(/__init__)?\.pyi?$", "", path)
+    if stem == path:
+        return
+    parts = stem.split("/")
+    for first in range(len(parts) - 1):
+        yield "/".join(parts[first:])
+        yield ".".join(parts[first:])
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:

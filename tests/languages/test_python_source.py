@@ -2,7 +2,8 @@
 
 import pytest
 
-from actors.mining.python_source import change_kind, defined_names, function_bodies, signatures
+from actors.languages.python.source import change_kind, defined_names, signatures
+from actors.languages.python.source import test_functions as function_bodies
 
 SOURCE = b'''"""Module."""
 import os

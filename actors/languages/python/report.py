@@ -11,17 +11,17 @@ nonce names. Where one of them does not fail, something in the process decides w
 and no other outcome of it is worth more.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
+from actors.languages.contract import OWN_SIGNALS, Ended, Outcome, Report, secret_name
+from actors.languages.python.command import CANARY_TESTS
 from schemas.base import Value
-
-Outcome = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed"]
-RunVerdict = Literal["finished", "timeout", "infrastructure"]
 
 _EXIT = {
     2: "interrupted",
@@ -78,6 +78,13 @@ class Meddled(Value, tag_field="kind", tag="meddled"):
     what: str
 
 
+class Signals(Value, tag_field="kind", tag="signals"):
+    """Code of the run is about to send a signal to its own process."""
+
+    nonce: str
+    signal: int
+
+
 class InternalError(Value, tag_field="kind", tag="internal_error"):
     nonce: str
     text: str
@@ -99,25 +106,11 @@ Line = (
     | Phase
     | LatePlugin
     | Meddled
+    | Signals
     | InternalError
     | End
 )
 _decoder = msgspec.json.Decoder(Line)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PytestResults:
-    """What a pytest process reported. ``outcomes`` is empty unless the verdict is ``finished``."""
-
-    verdict: RunVerdict
-    reason: str = ""
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    collection_errors: tuple[str, ...] = ()
-    """Files that could not be collected, sorted; for a broken conftest its own path."""
-    flags: tuple[str, ...] = ()
-    """What the run itself showed of somebody meddling with it, sorted."""
-    meddling: tuple[tuple[str, str], ...] = ()
-    """(file, what it did) of workspace code that reached out of its own modules, sorted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +130,9 @@ def read_results(
     signal: int | None,
     timed_out: bool,
     workspace: str = "",
+    output: bytes = b"",
     canary: Canary | None = None,
-) -> PytestResults:
+) -> Report:
     """Judge one run by its lines and by how its process ended.
 
     ``complete`` is false where the channel's limit cut something off. ``workspace`` is the prefix
@@ -146,12 +140,13 @@ def read_results(
     in no outcome, collection error or meddling of the results.
     """
     flags: tuple[str, ...] = ()
+    killed = exit_status is None and signal not in OWN_SIGNALS
 
-    def broken(reason: str) -> PytestResults:
-        return PytestResults(verdict="infrastructure", reason=reason, flags=flags)
+    def broken(reason: str) -> Report:
+        return Report(verdict="infrastructure", reason=reason, flags=flags, killed=killed)
 
     if timed_out:
-        return PytestResults(verdict="timeout", reason="the time limit was reached")
+        return Report(verdict="timeout", reason="the time limit was reached")
     if not complete:
         return broken("the report is larger than allowed")
     lines: list[Line] = []
@@ -165,6 +160,9 @@ def read_results(
         lines.append(line)
     late = {line.name for line in lines if isinstance(line, LatePlugin)}
     flags = tuple(sorted(f"plugin registered during the run: {name}" for name in late))
+    if exit_status is None and any(isinstance(one, Signals) for one in lines):
+        flags = tuple(sorted({*flags, "kills its own run"}))
+        killed = False
     if content and not content.endswith(b"\n"):
         return broken("damaged report: its last line is not whole")
     how = f"signal {signal}" if exit_status is None else f"exit status {exit_status}"
@@ -177,9 +175,15 @@ def read_results(
         if failed and exit_status in (1, 4):
             path = failed[0].path.removeprefix(workspace).lstrip("/") or "conftest.py"
             reason = f"{path} cannot be imported: {failed[0].text[:300]}"
-            return PytestResults(
-                verdict="finished", reason=reason, collection_errors=(path,), flags=flags
+            return Report(
+                verdict="finished",
+                reason=reason,
+                collection_errors=(path,),
+                first_error=f"{path}: {failed[0].text}",
+                flags=flags,
             )
+        if exit_status == 4:
+            return broken(f"pytest refuses how it is called: {_last_line(output)}")
         return broken(f"no session-finished record ({how})")
     if ends != [len(lines) - 1]:
         return broken("forged report: lines after the session's end")
@@ -193,14 +197,14 @@ def read_results(
     return agreed if canary is None else _without_canary(agreed, canary)
 
 
-def _without_canary(results: PytestResults, canary: Canary) -> PytestResults:
+def _without_canary(results: Report, canary: Canary) -> Report:
     """The results proper, if every test of the canary failed as it must."""
     if results.verdict != "finished":
         return results
 
-    def broken(reason: str, *flags: str) -> PytestResults:
+    def broken(reason: str, *flags: str) -> Report:
         flagged = tuple(sorted({*results.flags, *flags}))
-        return PytestResults(verdict="infrastructure", reason=reason, flags=flagged)
+        return Report(verdict="infrastructure", reason=reason, flags=flagged)
 
     seen = {test: seen for test, seen in results.outcomes.items() if canary.name in test}
     survived = sorted({seen for seen in seen.values() if seen not in ("failed", "error")})
@@ -221,21 +225,45 @@ def _without_canary(results: PytestResults, canary: Canary) -> PytestResults:
     return replace(results, outcomes=outcomes, meddling=meddling)
 
 
+def read_report(ended: Ended) -> Report:
+    """See ``contract.Tests``."""
+    requested = ended.requested
+    canary = None
+    if requested.canary:
+        canary = Canary(name=secret_name("canary", requested.nonce), tests=CANARY_TESTS)
+    return read_results(
+        ended.results,
+        complete=ended.complete,
+        nonce=requested.nonce,
+        exit_status=ended.exit_status,
+        signal=ended.signal,
+        timed_out=ended.timed_out,
+        workspace=requested.inside,
+        output=ended.output,
+        canary=canary,
+    )
+
+
+def _last_line(output: bytes) -> str:
+    """What pytest says in its errors of usage, which it prints last."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
+    errors = [line for line in lines if re.match(r"error:|.*: error:", line, re.IGNORECASE)]
+    return ([*lines, *errors] or [""])[-1][:300]
+
+
 def _because(lines: Sequence[Line]) -> str:
     texts = [line.text for line in lines if isinstance(line, InternalError)]
     return f": {texts[0][-300:]}" if texts else ""
 
 
-def _agreed(lines: Sequence[Line], end: End, flags: tuple[str, ...]) -> PytestResults:
+def _agreed(lines: Sequence[Line], end: End, flags: tuple[str, ...]) -> Report:
     """Per-test outcomes, if they agree with the session's counts and exit status."""
 
-    def disagree(reason: str) -> PytestResults:
-        return PytestResults(
-            verdict="infrastructure", reason=f"disagreement: {reason}", flags=flags
-        )
+    def disagree(reason: str) -> Report:
+        return Report(verdict="infrastructure", reason=f"disagreement: {reason}", flags=flags)
 
     phases: dict[str, list[Phase]] = defaultdict(list)
-    collection_errors: set[str] = set()
+    collection_errors: dict[str, str] = {}
     collected = None
     failed_reports = 0
     for line in lines:
@@ -246,7 +274,7 @@ def _agreed(lines: Sequence[Line], end: End, flags: tuple[str, ...]) -> PytestRe
             case Collection():
                 failed_reports += line.outcome == "failed"
                 if line.outcome == "failed":
-                    collection_errors.add(line.id.partition("::")[0])
+                    collection_errors.setdefault(line.id.partition("::")[0], line.text)
             case Collected():
                 collected = line
             case _:
@@ -267,10 +295,11 @@ def _agreed(lines: Sequence[Line], end: End, flags: tuple[str, ...]) -> PytestRe
     if len(outcomes) > expected or (len(outcomes) < expected and not end.stopped):
         return disagree(f"{len(outcomes)} tests reported of {expected} collected")
     meddling = {(line.file, line.what) for line in lines if isinstance(line, Meddled)}
-    return PytestResults(
+    return Report(
         verdict="finished",
         outcomes=dict(sorted(outcomes.items())),
         collection_errors=tuple(sorted(collection_errors)),
+        first_error=next((f"{file}: {text}" for file, text in collection_errors.items()), ""),
         flags=flags,
         meddling=tuple(sorted(meddling)),
     )
@@ -279,7 +308,7 @@ def _agreed(lines: Sequence[Line], end: End, flags: tuple[str, ...]) -> PytestRe
 def _outcome(reports: Sequence[Phase]) -> Outcome | None:
     """One word for all reports of a test, the worst winning; None where phases are missing.
 
-    A test may have several calls (subtests, reruns); it has passed only if all of them did.
+    A test may have several calls or set-ups (subtests, reruns); it has passed only if all did.
     """
     by_phase = {
         when: [report for report in reports if report.when == when]
@@ -288,7 +317,7 @@ def _outcome(reports: Sequence[Phase]) -> Outcome | None:
     setup, call, teardown = by_phase["setup"], by_phase["call"], by_phase["teardown"]
     if not setup or not teardown:
         return None
-    if any(report.outcome == "failed" for report in setup):
+    if any(report.outcome not in ("passed", "skipped") for report in setup):
         return "error"
     if any(report.outcome not in ("passed", "skipped") for report in call):
         return "failed"
@@ -297,6 +326,6 @@ def _outcome(reports: Sequence[Phase]) -> Outcome | None:
     for report in (*setup, *call):
         if report.outcome == "skipped":
             return "xfailed" if report.xfail else "skipped"
-    if not call or any(report.outcome != "passed" for report in setup):
+    if not call:
         return None
     return "xpassed" if any(report.xfail for report in call) else "passed"

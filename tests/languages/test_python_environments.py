@@ -9,19 +9,16 @@ import subprocess
 import tarfile
 import threading
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from actors.languages.contract import BuildFailed, Environment
+from actors.languages.python import PYTHON
+from actors.languages.python.requirement_files import lift_pin, requirement_lines
 from actors.sandbox import layout
-from actors.test_runs.environments import (
-    BuildFailed,
-    Environment,
-    _requirement_lines,
-    lift_pin,
-    prepare,
-)
 from actors.test_runs.task_runs import built_event, recorded_environment
 from ledger.artifacts import Artifacts
 from ledger.errors import Integrity, PreflightMismatch, Unfinished
@@ -29,27 +26,46 @@ from ledger.log import Batch
 from ledger.memory_log import MemoryLog
 from schemas.repair.task import EnvironmentInputs
 
+
+def prepare(
+    root: Path,
+    requirements: Mapping[str, bytes],
+    *,
+    python: str,
+    fallbacks: Sequence[str] = (),
+    head_requirements: Mapping[str, bytes] | None = None,
+    cancelled: threading.Event | None = None,
+) -> Environment | BuildFailed:
+    inputs = EnvironmentInputs(
+        python=python,
+        requirements={path: text.decode("utf-8", "replace") for path, text in requirements.items()},
+        head_requirements={p: text.decode() for p, text in (head_requirements or {}).items()},
+        fallbacks=tuple(fallbacks),
+    )
+    return PYTHON.environments.prepare(root, inputs, cancelled or threading.Event())
+
+
 VERSION = ".".join(layout.launcher_interpreter().version.split(".")[:2])
 
 
 def test_own_environment_is_built_once_and_holds_pytest_alone(environment: Environment) -> None:
-    assert environment.kind == "own"
+    assert environment.identity.startswith("own-")
     installed = {requirement.split("==")[0].lower() for requirement in environment.packages}
     assert {"pytest", "pluggy", "iniconfig", "packaging"} <= installed
     source = "import pytest, sys; print(pytest.__version__, sys.prefix)"
     done = subprocess.run(
-        [environment.python, "-I", "-c", source], capture_output=True, text=True, check=True
+        [environment.program, "-I", "-c", source], capture_output=True, text=True, check=True
     )
     version, prefix = done.stdout.split()
     assert version == importlib.metadata.version("pytest")
-    assert Path(prefix) == environment.python.parent.parent
+    assert Path(prefix) == environment.program.parent.parent
     for name in ("schemas", "actors", "msgspec", "pip"):
         absent = subprocess.run(
-            [environment.python, "-I", "-c", f"import {name}"], capture_output=True, check=False
+            [environment.program, "-I", "-c", f"import {name}"], capture_output=True, check=False
         )
         assert absent.returncode == 1, f"{name} must not be in it"
 
-    root = environment.python.parents[3]
+    root = environment.program.parents[3]
     before = sorted(os.listdir(root))
     assert before == [environment.identity], "no temporary folder is left"
     again = prepare(root, {}, python=VERSION)
@@ -102,8 +118,8 @@ def test_venv_pins_fallbacks_and_scripts(wheels: Path, tmp_path: Path) -> None:
     assert built.fallback == "without LEFT"
     assert {"left==2.0", "right==1.0", "pytest==1.0"} <= set(built.packages)
     assert b"requirements.txt: left out, the project is not installed: -e ." in built.log
-    script = (built.python.parent / "right-run").read_text()
-    assert str(built.python) in script, "scripts name the environment's final place"
+    script = (built.program.parent / "right-run").read_text()
+    assert str(built.program) in script, "scripts name the environment's final place"
     (of_the_pins,) = tmp_path.glob("*.failed.log")
     assert "left==1.0" in of_the_pins.read_text().replace(" ", "")
     assert len(os.listdir(tmp_path)) == 2, "no temporary folder is left"
@@ -177,7 +193,7 @@ def test_lift_pin_reads_names_as_pip_does() -> None:
         (b"-c ../../etc/constraints.txt\n", "does not name ../../etc/constraints.txt"),
         (b"--index-url https://example.org/${PIP_INDEX_URL}\n", "variables are not read"),
         (b"# -*- coding: utf-7 -*-\n+AC0--no-binary :all:\n", "only packages"),
-        (b"caf\xe9==1\n", "not UTF-8"),
+        (b"caf\xe9==1\n", "only packages"),
     ],
 )
 def test_a_requirement_that_would_run_code_is_refused_before_anything_is_built(
@@ -203,7 +219,7 @@ trio (>=0.2)
 -e .[dev]
 """
     files = {"requirements.txt": content, "test/more.txt": b"", "constraints.txt": b""}
-    kept, left_out = _requirement_lines("requirements.txt", files)
+    kept, left_out = requirement_lines("requirements.txt", files)
     assert left_out == ["-e .[dev]"]
     assert [" ".join(line.split()) for line in kept] == [
         "pytest >= 8, < 9",
@@ -257,8 +273,8 @@ def test_an_environment_that_is_there_already_is_compared(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / environment.identity
-    shutil.copytree(environment.python.parents[2], place, symlinks=True)
-    monkeypatch.setattr("actors.test_runs.environments._FOUND_GOOD", set())
+    shutil.copytree(environment.program.parents[2], place, symlinks=True)
+    monkeypatch.setattr("actors.test_runs.builds._FOUND_GOOD", set())
     again = prepare(tmp_path, {}, python=VERSION)
     assert isinstance(again, Environment)
     site_packages = next((place / "venv" / "lib").glob("python3*")) / "site-packages"
@@ -267,20 +283,20 @@ def test_an_environment_that_is_there_already_is_compared(
     for repair in (
         (site_packages / "sitecustomize.py").unlink,
         lambda: (site_packages / "pytest" / "__init__.py").write_bytes(
-            next((environment.python.parents[1] / "lib").glob("python3*"))
+            next((environment.program.parents[1] / "lib").glob("python3*"))
             .joinpath("site-packages/pytest/__init__.py")
             .read_bytes()
         ),
     ):
-        monkeypatch.setattr("actors.test_runs.environments._FOUND_GOOD", set())
+        monkeypatch.setattr("actors.test_runs.builds._FOUND_GOOD", set())
         with pytest.raises(Integrity, match=r"is not as it was built: \d+ entries.*remove it"):
             prepare(tmp_path, {}, python=VERSION)
         repair()
-        monkeypatch.setattr("actors.test_runs.environments._FOUND_GOOD", set())
+        monkeypatch.setattr("actors.test_runs.builds._FOUND_GOOD", set())
         assert prepare(tmp_path, {}, python=VERSION) == again
         (site_packages / "pytest" / "__init__.py").write_text("")
     (place / "manifest").unlink()
-    monkeypatch.setattr("actors.test_runs.environments._FOUND_GOOD", set())
+    monkeypatch.setattr("actors.test_runs.builds._FOUND_GOOD", set())
     with pytest.raises(Integrity, match="is not a whole environment.*remove it"):
         prepare(tmp_path, {}, python=VERSION)
 
@@ -301,7 +317,7 @@ def test_an_environment_with_other_packages_than_were_recorded_is_another(
     """What a requirement file leaves open has another version when it is built again later."""
     log, artifacts = MemoryLog(), Artifacts(tmp_path)
     inputs = EnvironmentInputs(python=VERSION, requirements={}, head_requirements={}, fallbacks=())
-    root = environment.python.parents[3]
+    root = environment.program.parents[3]
 
     def recorded(packages: tuple[str, ...]) -> Environment:
         event = built_event(artifacts, "R001", inputs, replace(environment, packages=packages))

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from actors.test_runs.reporters.pytest_results import Canary, PytestResults, read_results
+from actors.languages.contract import Report
+from actors.languages.python.report import Canary, read_results
 
 NONCE = "a1b2"
 
@@ -37,7 +38,7 @@ def session(
     ]
 
 
-def read(lines: list[dict[str, Any]], exit_status: int | None = 0, **other: Any) -> PytestResults:
+def read(lines: list[dict[str, Any]], exit_status: int | None = 0, **other: Any) -> Report:
     content = b"".join(json.dumps(one).encode() + b"\n" for one in lines)
     arguments: dict[str, Any] = {"complete": True, "signal": None, "timed_out": False} | other
     return read_results(content, nonce=NONCE, exit_status=exit_status, **arguments)

@@ -1,10 +1,11 @@
 """pytest plugin that reports what happened as JSON lines on descriptor 3.
 
 It is copied into a run under a name of its own and loaded with ``-p``; standard library and pytest
-only, in any Python from 3.7 on. Before any other code of the run is imported it reads the run's
+only, in any Python from 3.7 on. ``PYTHONPATH`` names its folder, then those of the repository's own
+packages, which alone stay there. Before any other code of the run is imported it reads the run's
 nonce from descriptor 4, closes it, and moves descriptor 3 out of the way; so neither stands in the
 environment, on the command line or in a file. Every line carries the nonce. The reading side is
-``pytest_results.py``.
+``report.py``.
 
 In a process that is not the run's own (a worker of pytest-xdist, a forked child, pytest run by a
 test) it does nothing.
@@ -18,6 +19,7 @@ one process; a reader sees what was not hidden.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import sys
@@ -42,8 +44,8 @@ class _Channel:
         self.descriptor = fcntl.fcntl(3, fcntl.F_DUPFD_CLOEXEC, 200)
         os.close(3)
 
-    def write(self, kind: str, fields: dict[str, object]) -> None:
-        if _getpid() != self.process:
+    def write(self, kind: str, fields: dict[str, object], also_children: bool = False) -> None:
+        if _getpid() != self.process and not also_children:
             return
         line = _dumps({"kind": kind, "nonce": self.nonce, **fields}).encode("ascii") + b"\n"
         while line:
@@ -52,10 +54,13 @@ class _Channel:
 
 def _open_channel() -> _Channel | None:
     here = os.path.dirname(os.path.abspath(__file__))
-    if os.environ.get("PYTHONPATH") != here:
+    first, _, own_packages = os.environ.get("PYTHONPATH", "").partition(os.pathsep)
+    if first != here:
         return None
     # Code under test sees the declared variables and nothing of ours; workers still find us.
     del os.environ["PYTHONPATH"]
+    if own_packages:
+        os.environ["PYTHONPATH"] = own_packages
     sys.path.remove(here)
     sys.path.append(here)
     return _Channel()
@@ -90,6 +95,10 @@ _seen: set[tuple[str, str]] = set()
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook (PEP 578): it sees the act, however the code spells it."""
+    if event in ("os.kill", "os.killpg", "signal.pthread_kill"):
+        if arguments[1] and _channel is not None and _reaches_the_run(event, arguments[0]):
+            _channel.write("signals", {"signal": int(arguments[1])}, also_children=True)
+        return
     if event == "open" and isinstance(arguments[0], str):
         if os.path.realpath(arguments[0]) not in _TEST_FILES:
             return
@@ -106,6 +115,16 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     file = _below_workspace(frame.f_code.co_filename)
     if file:
         _seen.add((file, what))
+
+
+def _reaches_the_run(event: str, target: int) -> bool:
+    """Whether a signal to ``target`` reaches the process of the run."""
+    assert _channel is not None
+    if event == "signal.pthread_kill":
+        return _getpid() == _channel.process
+    if event == "os.killpg" or target < -1:
+        return abs(target) in (0, os.getpgid(_channel.process))
+    return target in (_channel.process, 0, -1)
 
 
 def _is_standard(file: str) -> bool:
@@ -181,8 +200,38 @@ def pytest_plugin_registered(plugin: object) -> None:
     _write("late_plugin", name=_plain(where)[:200])
 
 
+# A repository may ask for these in its configuration. A run has no run before it, all of its tests
+# are wanted in the order of the files, and how much they cover is nobody's question: pytest-cov
+# counts too little of it as one more failure. To unregister the plugins would make their options
+# an error of usage.
+_LEFT_ALONE = {
+    "lf": False, "failedfirst": False, "newfirst": False,
+    "stepwise": False, "stepwise_skip": False,
+    "no_cov": True, "cov_source": [], "cov_fail_under": 0,
+    "randomly_reorganize": False, "randomly_reset_seed": False, "randomly_seed": 0,
+    "maxfail": 0,
+}  # fmt: skip
+
+
+def _leave_alone(options: Any) -> None:
+    for name, value in _LEFT_ALONE.items():
+        if hasattr(options, name):
+            setattr(options, name, value)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    _leave_alone(config.option)
+    if _channel is not None:
+        # The canary is collected whatever the repository calls its own tests.
+        name = "canary " + _channel.nonce
+        name = "test_c" + hashlib.sha256(name.encode()).hexdigest()[:16]
+        config.addinivalue_line("python_functions", name)
+
+
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-def pytest_load_initial_conftests() -> Generator[None, Any, None]:
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, None]:
+    _leave_alone(early_config.known_args_namespace)
     outcome = yield
     # pytest ends before it has a session here; without this line nobody would know why.
     error = outcome.excinfo[1] if outcome.excinfo else None

@@ -2,14 +2,10 @@
 
 import pytest
 
-from actors.mining.recipes import (
-    PYTHON,
-    Classifier,
-    MiningError,
-    classifier,
-    derive_package_roots,
-    recipe_for,
-)
+from actors.languages.classifier import Classifier, classifier, derive_package_roots
+from actors.languages.python import PYTHON
+from actors.languages.registry import language_of
+from ledger.errors import Usage
 from schemas.repair.study import Layout, Repository
 
 
@@ -108,7 +104,7 @@ def test_generated_by_its_header(header: bytes, expected: str) -> None:
     assert classify("tests/unit/test_x.py", header) == "test"
 
 
-def test_layout_says_what_a_recipe_cannot_know() -> None:
+def test_layout_says_what_a_language_cannot_know() -> None:
     classify = classify_with(
         package_roots=("lib/pkg/",),
         version_files=("lib/pkg/release.py",),
@@ -161,17 +157,17 @@ def test_selectable(path: str, selectable: bool) -> None:
     ],
 )
 def test_package_roots_are_derived(paths: list[str], roots: tuple[str, ...]) -> None:
-    assert derive_package_roots(PYTHON, paths) == roots
-    assert derive_package_roots(PYTHON, reversed(paths)) == roots
+    assert derive_package_roots(PYTHON.files, paths) == roots
+    assert derive_package_roots(PYTHON.files, reversed(paths)) == roots
 
 
 def test_a_layout_without_roots_needs_the_paths_of_a_tree() -> None:
     repository = Repository(id="T", url="x", head="0" * 40, language="python")
-    with pytest.raises(MiningError, match=r"layout\.package_roots"):
+    with pytest.raises(Usage, match=r"layout\.package_roots"):
         classifier(repository)
     assert classifier(repository, ["pkg/__init__.py"]).package_roots == ("pkg",)
 
 
 def test_go_is_refused_until_its_classes_exist() -> None:
-    with pytest.raises(MiningError, match=r"in python only, not in go: take that repository out"):
-        recipe_for("go")
+    with pytest.raises(Usage, match=r"in python only, not in go: take that repository out"):
+        language_of("go")

@@ -1,0 +1,3 @@
+from tests.test_runs.conftest import environment
+
+__all__ = ["environment"]
