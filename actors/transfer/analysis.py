@@ -27,13 +27,9 @@ from projections.results import ComputedFrom
 from projections.transfer.csv_files import render_counts, render_runs
 from projections.transfer.frozen_programs import FrozenPrograms
 from projections.transfer.remediations import Remediations
-from projections.transfer.report import (
-    NOTICE,
-    TransferInputs,
-    build_transfer_report,
-    interim_sentence,
-    result_sentence,
-)
+from projections.transfer.report.build import build_transfer_report
+from projections.transfer.report.inputs import TransferInputs
+from projections.transfer.report.result import NOTICE, interim_sentence, result_sentence
 from projections.transfer.results import (
     TransferResults,
     transfer_results,

@@ -23,7 +23,7 @@ from ledger.cli.demo_steps import (
 )
 from ledger.cli.options import print_table
 from ledger.errors import Unfinished
-from projections.transfer.report import behaves, behaviour_names
+from projections.transfer.report.systems import behaves, behaviour_names
 from projections.transfer.results import TransferResults
 
 QUICK_FAMILY = "families/F106.yaml"

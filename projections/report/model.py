@@ -1,6 +1,6 @@
 """What a report is made of: one value of plain words and tables.
 
-``projections/repair/report/`` and ``projections/transfer/report.py`` decide what is said, in
+``projections/repair/report/`` and ``projections/transfer/report/`` decide what is said, in
 which order and in which words, and format every number once; the renderers in
 ``projections/report/`` only lay it out, so HTML and Markdown cannot differ in a number. Text of
 others stays as it is; each renderer neutralises all text that it lays out.

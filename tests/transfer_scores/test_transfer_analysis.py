@@ -16,7 +16,7 @@ from ledger.cli.analyze import _print as print_analysis
 from ledger.errors import Refused
 from ledger.log import decode
 from projections.results import encode_results
-from projections.transfer.report import system_sentence
+from projections.transfer.report.result import system_sentence
 from projections.transfer.results import TransferResults
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.study import AnalysisCompleted
