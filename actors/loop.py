@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from actors.diagnostics import diagnostics
-from actors.sandbox.run import remove_tree
+from actors.untrusted_trees import remove_tree
 from actors.wakeup import Waiter, wake
 from ledger.artifacts import Artifacts
 from ledger.errors import Integrity, LeaseLost, LedgerError, Refused, of_the_machine

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from actors.memory_systems.contract import DIGEST
 from actors.memory_systems.process import contents, copy_tree, tree_digest
-from actors.sandbox.run import remove_tree
+from actors.untrusted_trees import remove_tree
 
 
 class KeptFolder:

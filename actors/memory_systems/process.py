@@ -22,7 +22,7 @@ from pathlib import Path
 from actors.memory_systems.contract import SystemFailure
 from actors.sandbox import Finished, Limits, Sandbox
 from actors.sandbox.layout import interpreter_paths, launcher_interpreter
-from actors.sandbox.run import open_again, remove_tree
+from actors.untrusted_trees import open_again, remove_tree
 from ledger.errors import LedgerError, Refused
 from ledger.regular_file import open_regular, read_regular
 

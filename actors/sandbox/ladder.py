@@ -27,7 +27,8 @@ from actors.sandbox.contract import (
     SandboxReport,
     State,
 )
-from actors.sandbox.run import SHARED_MEMORY_BYTES, Sandbox, remove_tree
+from actors.sandbox.run import SHARED_MEMORY_BYTES, Sandbox
+from actors.untrusted_trees import remove_tree
 
 LADDER: tuple[Kind, ...] = ("bubblewrap", "namespaces", "landlock")
 _REQUIRED = ("network", "host loopback", "unix sockets", "files outside", "survivors")

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import stat
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 
 from actors.sandbox import launcher, layout
 from actors.sandbox.contract import Finished, Kind, Limits, SandboxError
+from actors.untrusted_trees import remove_tree
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LAUNCHER_INSIDE = "/launcher.py"
@@ -519,28 +519,3 @@ def _bubblewrap_has(option: str) -> bool:
 
 def _landlock_covers_files() -> bool:
     return launcher.landlock_version() >= 3
-
-
-def open_again(directory: Path) -> None:
-    """Make readable what untrusted code has closed to us; no link is followed."""
-    command = ["chmod", "-R", "u+rwX", "--", str(directory)]
-    subprocess.run(command, check=False, capture_output=True)
-
-
-def remove_tree(directory: Path) -> None:
-    """Remove what untrusted code may have written, also folders that it closed to us. Raises
-    OSError where something is left.
-
-    ``shutil.rmtree`` calls itself and opens a file for every level, and code under test can nest
-    folders deeper than that goes: then by the system's own program.
-    """
-    with contextlib.suppress(OSError, RecursionError):
-        shutil.rmtree(directory)
-        return
-    remove = ["rm", "-r", "-f", "--", str(directory)]
-    if subprocess.run(remove, check=False, capture_output=True).returncode:
-        open_again(directory)
-        done = subprocess.run(remove, check=False, capture_output=True)
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip()[:300]
-            raise OSError(errno.EACCES, said or os.strerror(errno.EACCES), str(directory))

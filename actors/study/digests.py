@@ -26,6 +26,7 @@ GRADER_FILES = (
     "actors/test_runs/builds.py",
     "actors/test_runs/verdicts.py",
     "actors/sandbox/",
+    "actors/untrusted_trees.py",
     "actors/test_runs/git_trees.py",
     "actors/test_runs/object_stores.py",
     "actors/test_runs/overlays.py",

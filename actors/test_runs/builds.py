@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.sandbox.run import remove_tree
+from actors.untrusted_trees import remove_tree
 from ledger.errors import Integrity, Unfinished
 from schemas.credentials import without_credentials
 

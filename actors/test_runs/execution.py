@@ -22,10 +22,10 @@ from actors.languages.contract import (
     RunVerdict,
 )
 from actors.sandbox import Limits, Sandbox, SandboxError
-from actors.sandbox.run import remove_tree
 from actors.test_runs.git_trees import WorkspaceError
 from actors.test_runs.overlays import UnsafePath, lay_over
 from actors.test_runs.templates import copy_workspace
+from actors.untrusted_trees import remove_tree
 from schemas.repair.overlay import Changes
 
 REPORT_BYTES = 64 << 20

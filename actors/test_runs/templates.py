@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from actors.sandbox.run import remove_tree
 from actors.test_runs.git import Git
 from actors.test_runs.git_trees import (
     SnapshotFile,
@@ -33,6 +32,7 @@ from actors.test_runs.object_stores import (
     fault_of_store,
     new_repository,
 )
+from actors.untrusted_trees import remove_tree
 from ledger.errors import Unfinished
 
 _STAT_CONFIG = "\tcheckStat = minimal\n\ttrustctime = false\n"

@@ -33,7 +33,8 @@ from actors.memory_systems.contract import (
 )
 from actors.memory_systems.registry import OpenMemory
 from actors.model_turns import JSON, ModelRequest
-from actors.sandbox.run import Sandbox, remove_tree
+from actors.sandbox.run import Sandbox
+from actors.untrusted_trees import remove_tree
 from harnesses.contract import wire, wire_tools
 from harnesses.drivers.contract import (
     AskModel,

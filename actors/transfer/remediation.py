@@ -14,8 +14,8 @@ from hashlib import sha256
 from actors.loop import Context, Done, Handlers, Work
 from actors.memory_systems.contract import CaseFolders, Opening
 from actors.memory_systems.registry import open_memory
-from actors.sandbox.run import remove_tree
 from actors.transfer.case_run import driver_manifest
+from actors.untrusted_trees import remove_tree
 from ledger.errors import Refused
 from ledger.log import NewEvent
 from projections.fold import Follower

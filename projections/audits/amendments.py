@@ -7,10 +7,8 @@ from projections.amendments import Amendments, not_amendable
 from projections.audits.finding import Findings, Verdict
 from projections.fold import ReadArtifact
 from projections.progress import Progress
-from projections.repair.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.study import AmendmentRecorded
-from schemas.repair.study import RepairStudy
 from schemas.study_file import parse_study
 
 
@@ -24,26 +22,23 @@ class AmendmentAudit:
         "that be amended?"
     )
     FOLDS: ClassVar[tuple[type[Event], ...]] = tuple(
-        dict.fromkeys((*Amendments.FOLDS, *Progress.FOLDS, *MinedTasks.FOLDS))
+        dict.fromkeys((*Amendments.FOLDS, *Progress.FOLDS))
     )
 
     def __init__(self, read: ReadArtifact) -> None:
         self._read = read
         self._findings = Findings(self.NAME)
         self._before = Amendments(read)
-        self._progress, self._mined = Progress(read), MinedTasks(read)
+        self._progress = Progress(read)
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
         if isinstance(event, AmendmentRecorded):
             self._judge(fact.seq, event)
             study = parse_study(self._read(event.study))
-            problems = not_amendable(study, self._progress)
-            if isinstance(study, RepairStudy):
-                problems += self._mined.amended_selection(study)
-            for problem in problems:
+            for problem in not_amendable(study, self._progress):
                 self._findings.violation(fact.seq, f"no amendment can change this: {problem}")
-        for state in (self._before, self._progress, self._mined):
+        for state in (self._before, self._progress):
             if isinstance(event, state.FOLDS):
                 state.apply(fact)
 

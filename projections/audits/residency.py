@@ -18,8 +18,8 @@ from schemas.events.server import (
 )
 from schemas.events.study import AmendmentRecorded, StudyFrozen
 from schemas.identifiers import parse_cell_id
+from schemas.study import Study
 from schemas.study_file import parse_study
-from schemas.transfer.study import TransferStudy
 
 
 class ResidencyAudit:
@@ -49,8 +49,7 @@ class ResidencyAudit:
         """Model by instance."""
         self._loading = ""
         self._simulated: bool | None = None
-        self._models: dict[str, str] = {}
-        """Model by driver, in a transfer study; in others the cell names the model itself."""
+        self._study: Study | None = None
         self._unobserved = False
         self._loads = self._turns = self._mismatches = 0
 
@@ -66,9 +65,9 @@ class ResidencyAudit:
         match event:
             case StudyFrozen():
                 self._simulated = event.simulated
-                self._know(event)
+                self._study = parse_study(self._read(event.study))
             case AmendmentRecorded():
-                self._know(event)
+                self._study = parse_study(self._read(event.study))
             case ServerChecked():
                 yield from self._wrong_kind(event.simulated)
             case ModelLoadStarted():
@@ -105,7 +104,7 @@ class ResidencyAudit:
             case TurnStarted():
                 self._turns += 1
                 agent = parse_cell_id(stream).agent
-                wanted = self._models.get(agent, agent)
+                wanted = self._model_of(agent)
                 model = self._resident.get(event.instance)
                 if model is None:
                     yield f"turn {event.turn} was asked of {event.instance}, which is not resident"
@@ -114,10 +113,11 @@ class ResidencyAudit:
             case TurnAnswered(simulated=bool(simulated)):
                 yield from self._wrong_kind(simulated)
 
-    def _know(self, event: StudyFrozen | AmendmentRecorded) -> None:
-        study = parse_study(self._read(event.study))
-        if isinstance(study, TransferStudy):
-            self._models = {driver.id: driver.model for driver in study.drivers}
+    def _model_of(self, agent: str) -> str:
+        try:
+            return self._study.model_of(agent) if self._study else agent
+        except LookupError:
+            return agent
 
     def _wrong_kind(self, simulated: bool) -> Iterator[str]:
         if self._simulated is not None and simulated != self._simulated:

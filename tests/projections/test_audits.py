@@ -361,7 +361,7 @@ VIOLATIONS: list[tuple[str, Edit, str]] = [
         "planned cells need repositories: R001, which is not declared",
     ),
     (
-        "amendments",
+        "funnel",
         amended_to(STUDY_TOML.replace("tasks = 1", "tasks = 2")),
         "the tasks are frozen, and repositories.tasks of R001 was 1 and is 2",
     ),

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from projections.audits.funnel import FunnelAudit
 from projections.fold import fold
+from projections.repair.audits.funnel import FunnelAudit
 from projections.repair.tasks import MinedTasks
 from schemas.events.mining import CandidateValidated, RepositoryMined
 from schemas.events.study import TasksFrozen

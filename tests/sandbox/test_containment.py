@@ -12,7 +12,7 @@ import pytest
 
 from actors.sandbox import Finished, Limits, Sandbox
 from actors.sandbox.contract import Rung
-from actors.sandbox.run import remove_tree
+from actors.untrusted_trees import remove_tree
 
 Run = Callable[..., Finished]
 

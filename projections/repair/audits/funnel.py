@@ -13,7 +13,7 @@ from projections.repair.tasks import MinedTasks
 from schemas.base import Event
 from schemas.events.cell import TurnStarted
 from schemas.events.mining import CandidateValidated, RepositoryMined
-from schemas.events.study import StudyFrozen, TasksFrozen
+from schemas.events.study import AmendmentRecorded, StudyFrozen, TasksFrozen
 from schemas.repair.selection import settings_digest
 from schemas.repair.study import RepairStudy
 from schemas.repair.task import Task
@@ -30,9 +30,14 @@ class FunnelAudit:
     NAME: ClassVar[str] = "funnel"
     QUESTION: ClassVar[str] = (
         "Has every walked commit one row, do the counts agree, and are the tasks the first valid "
-        "candidates under the frozen settings?"
+        "candidates under the frozen settings, which no amendment changed?"
     )
-    FOLDS: ClassVar[tuple[type[Event], ...]] = (*MinedTasks.FOLDS, StudyFrozen, TurnStarted)
+    FOLDS: ClassVar[tuple[type[Event], ...]] = (
+        *MinedTasks.FOLDS,
+        StudyFrozen,
+        AmendmentRecorded,
+        TurnStarted,
+    )
 
     def __init__(self, read: ReadArtifact) -> None:
         self._read = read
@@ -77,6 +82,11 @@ class FunnelAudit:
                 yield from self._select(event)
             case StudyFrozen():
                 yield from self._compare_settings(event)
+            case AmendmentRecorded():
+                study = parse_study(self._read(event.study))
+                if isinstance(study, RepairStudy):
+                    for problem in self._mined.amended_selection(study):
+                        yield f"no amendment can change this: {problem}"
 
     def _count(self, event: RepositoryMined) -> Iterator[str]:
         rows = self._mined.audit_rows(event.repository)

@@ -1,0 +1,1 @@
+"""Audits of what only repair studies have: mined tasks, budgets, hidden tests."""

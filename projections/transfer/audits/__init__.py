@@ -1,0 +1,1 @@
+"""Audits of what only transfer studies have: suites, systems, scored evidence."""
