@@ -15,6 +15,11 @@ from projections.transfer.counts import (
 from projections.transfer.scores import RunScore
 from schemas.counted import counted
 
+CANNOT_SHOW = (
+    "A system that does not show a stage can reach behavioural success there and never verified "
+    "transfer success: what was not observed is not inferred from a good answer."
+)
+
 COUNT_NAMES: Mapping[Counted, str] = {
     "retrieval_recall": "retrieval recall (records)",
     "retrieval_precision": "retrieval precision (records)",

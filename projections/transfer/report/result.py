@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from projections.transfer.report.boundary_failures import boundary_failures_by_system
 from projections.transfer.report.inputs import TransferInputs
+from projections.transfer.report.phrases import CANNOT_SHOW
 from projections.transfer.report.systems import behaves
 from projections.transfer.results import SystemResult, TransferResults
 from projections.transfer.scores import RunScore
@@ -13,12 +14,6 @@ from schemas.counted import counted
 NOTICE = (
     "The Fresh-Session Correction-Transfer Protocol is a proposed evaluation artifact, not a "
     "validated standard."
-)
-
-
-CANNOT_SHOW = (
-    "A system that does not show a stage can reach behavioural success there and never verified "
-    "transfer success: what was not observed is not inferred from a good answer."
 )
 
 

@@ -13,7 +13,7 @@ from projections.report.numbers import NONE
 from projections.transfer.counts import (
     Behaviour,
 )
-from projections.transfer.report.result import CANNOT_SHOW
+from projections.transfer.report.phrases import CANNOT_SHOW
 from projections.transfer.results import SystemResult, TransferResults
 
 
