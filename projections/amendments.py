@@ -4,12 +4,12 @@ The class is decided here from the order of records: before the first cell, afte
 outcomes had been shown. No author's word goes into it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from ledger.log import Fact
-from projections.fold import ReadArtifact, Row, Table
+from projections.fold import ReadArtifact, Row
 from projections.progress import Progress
 from schemas.base import Event
 from schemas.changed_values import changed_values
@@ -41,6 +41,29 @@ IN_WORDS: Mapping[str, str] = {
 }
 
 
+class AmendmentRow(Row):
+    TABLE: ClassVar[str] = "amendments"
+    KEY: ClassVar[tuple[str, ...]] = ("seq",)
+    seq: int
+    at: str
+    reason: str
+    changes_claim: int
+    finding: str
+    inspections: str
+    changed: str
+    removed: str
+    keys: str
+
+
+class InspectionRow(Row):
+    TABLE: ClassVar[str] = "inspections"
+    KEY: ClassVar[tuple[str, ...]] = ("seq",)
+    seq: int
+    at: str
+    reason: str
+    graded: int
+
+
 @dataclass
 class Amendments:
     NAME: ClassVar[str] = "amendments"
@@ -51,35 +74,19 @@ class Amendments:
         OutcomesInspected,
         AmendmentRecorded,
     )
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "amendments": Table(
-            key=("seq",),
-            columns={
-                "seq": int,
-                "at": str,
-                "reason": str,
-                "changes_claim": int,
-                "finding": str,
-                "inspections": str,
-                "changed": str,
-                "removed": str,
-                "keys": str,
-            },
-        ),
-        "inspections": Table(
-            key=("seq",), columns={"seq": int, "at": str, "reason": str, "graded": int}
-        ),
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (
+        AmendmentRow,
+        InspectionRow,
+    )
 
     read: ReadArtifact
     frozen: StudyFrozen | None = None
     first_cell: int | None = None
-    inspections: list[int] = field(default_factory=list)
-    recorded: list[dict[str, Any]] = field(default_factory=list)
+    inspected: list[InspectionRow] = field(default_factory=list)
+    recorded: list[AmendmentRow] = field(default_factory=list)
     study: Study | None = None
     """As it was frozen or last amended."""
     _bound: dict[str, str] = field(default_factory=dict)
-    _inspection_rows: list[dict[str, Any]] = field(default_factory=list)
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
@@ -97,10 +104,7 @@ class Amendments:
                 if self.first_cell is None:
                     self.first_cell = fact.seq
             case OutcomesInspected():
-                self.inspections.append(fact.seq)
-                self._inspection_rows.append(
-                    {"seq": fact.seq, "at": fact.at, "reason": event.reason, "graded": event.graded}
-                )
+                self.inspected.append(InspectionRow.of(event, seq=fact.seq, at=fact.at))
             case AmendmentRecorded():
                 study = parse_study(self.read(event.study))
                 changed = changed_values(self.study, study) if self.study else []
@@ -110,17 +114,15 @@ class Amendments:
                 for name in event.removed:
                     self._bound.pop(name, None)
                 self.recorded.append(
-                    {
-                        "seq": fact.seq,
-                        "at": fact.at,
-                        "reason": event.reason,
-                        "changes_claim": int(event.changes_claim),
-                        "finding": event.finding,
-                        "inspections": " ".join(map(str, event.inspections)),
-                        "changed": "\n".join(file.name for file in event.changed),
-                        "removed": "\n".join(event.removed),
-                        "keys": "\n".join(map(str, changed)),
-                    }
+                    AmendmentRow.of(
+                        event,
+                        seq=fact.seq,
+                        at=fact.at,
+                        inspections=" ".join(map(str, event.inspections)),
+                        changed="\n".join(file.name for file in event.changed),
+                        removed="\n".join(event.removed),
+                        keys="\n".join(map(str, changed)),
+                    )
                 )
 
     def bound(self) -> dict[str, str]:
@@ -135,20 +137,25 @@ class Amendments:
             if name.startswith("code/")
         )
 
+    @property
+    def inspections(self) -> tuple[int, ...]:
+        """Records at which outcomes were shown."""
+        return tuple(row.seq for row in self.inspected)
+
     def finding(self) -> Finding:
         """The class of an amendment that would be recorded now."""
-        if self.inspections:
+        if self.inspected:
             return "after_inspection"
         return "before_first_cell" if self.first_cell is None else "after_first_cell"
 
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {"amendments": self.recorded, "inspections": self._inspection_rows}
+    def rows(self) -> list[Row]:
+        return [*self.recorded, *self.inspected]
 
 
-def changed_keys(row: Row) -> list[str]:
+def changed_keys(row: AmendmentRow) -> list[str]:
     """Of a row of ``amendments``: ``analysis.alpha: 0.05 → 0.2`` for every key of study.toml whose
     value the amendment changed. No line of them has a line end in it."""
-    return row["keys"].split("\n") if row["keys"] else []
+    return row.keys.split("\n") if row.keys else []
 
 
 def not_amendable(study: Study, progress: Progress) -> list[str]:
@@ -182,18 +189,18 @@ def render_markdown(amendments: Amendments) -> str:
     lines.append("")
     for number, amendment in enumerate(amendments.recorded, start=1):
         lines += [
-            f"## Amendment {number} (record {amendment['seq']})",
+            f"## Amendment {number} (record {amendment.seq})",
             "",
-            f"- When: {amendment['at']}, {IN_WORDS[amendment['finding']]}",
-            f"- Reason: {amendment['reason']}",
-            f"- Changes a claim: {'yes' if amendment['changes_claim'] else 'no'}",
+            f"- When: {amendment.at}, {IN_WORDS[amendment.finding]}",
+            f"- Reason: {amendment.reason}",
+            f"- Changes a claim: {'yes' if amendment.changes_claim else 'no'}",
         ]
-        if amendment["inspections"]:
-            lines.append(f"- Inspections before it: records {amendment['inspections']}")
-        for name in amendment["changed"].splitlines():
+        if amendment.inspections:
+            lines.append(f"- Inspections before it: records {amendment.inspections}")
+        for name in amendment.changed.splitlines():
             lines.append(f"- Changed: `{name}`")
             if name == "study.toml":
                 lines += [f"    - `{line}`" for line in changed_keys(amendment)]
-        lines += [f"- Removed: `{name}`" for name in amendment["removed"].splitlines()]
+        lines += [f"- Removed: `{name}`" for name in amendment.removed.splitlines()]
         lines.append("")
     return "\n".join(lines)

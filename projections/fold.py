@@ -4,27 +4,51 @@ States are plain objects that a newcomer can print. They may read artifacts (con
 the same bytes for ever) and nothing else: no clock, no randomness, no network, no file of ours.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import msgspec
 
 from ledger.log import EventLog, Fact, StoredRecord, fact_of
-from schemas.base import ArtifactRef, Event
+from schemas.base import ArtifactRef, Event, Value
 
 ReadArtifact = Callable[[ArtifactRef], bytes]
-Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Table:
-    """What a table of a projection looks like, also while it is empty.
+class Row(Value):
+    """One row of a table, and by its fields the table's columns, in order: ``str``, ``int``,
+    ``float``, or one of them ``| None`` where the value may be missing.
 
-    ``columns`` gives name and type in order: ``str``, ``int``, ``float``, or one of them ``| None``
-    where the value may be missing. No two rows share ``key``.
+    ``TABLE`` is the table's name. No two of its rows share the values of the columns ``KEY``.
     """
 
-    key: tuple[str, ...]
-    columns: Mapping[str, Any]
+    TABLE: ClassVar[str]
+    KEY: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, source: object, **given: Any) -> Self:
+        """A row of the values given and, for every other column, of the attribute of ``source``
+        with its name; false and true are 0 and 1."""
+        for field in msgspec.structs.fields(cls):
+            if field.name not in given:
+                given[field.name] = getattr(source, field.name)
+        return cls(
+            **{
+                name: int(value) if value is True or value is False else value
+                for name, value in given.items()
+            }
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Value by column, in order."""
+        return dict(zip(columns_of(type(self)), msgspec.structs.astuple(self), strict=True))
+
+
+@cache
+def columns_of(table: type[Row]) -> Mapping[str, Any]:
+    """Type by column, in order."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(table)}
 
 
 class FoldState(Protocol):
@@ -39,14 +63,14 @@ class Projection(FoldState, Protocol):
     """A state that shows what it found in tables.
 
     ``GUARDED`` says that the tables show outcomes and lie behind the inspection gate. ``TABLES``
-    declares them; ``tables`` gives their rows, every declared column in each, in a defined order.
+    lists them; ``rows`` gives the rows of all of them, those of one table in a defined order.
     """
 
     NAME: ClassVar[str]
     GUARDED: ClassVar[bool]
-    TABLES: ClassVar[Mapping[str, Table]]
+    TABLES: ClassVar[tuple[type[Row], ...]]
 
-    def tables(self) -> Mapping[str, Sequence[Row]]: ...
+    def rows(self) -> Iterable[Row]: ...
 
 
 S = TypeVar("S", bound=FoldState)

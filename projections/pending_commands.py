@@ -1,14 +1,21 @@
 """Commands that were requested and have not ended: what the delivery table is rebuilt from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ledger.log import FINISHES_COMMAND, Fact
-from projections.fold import Row, Table
+from projections.fold import Row
 from schemas.base import Event
 from schemas.commands import Command
 from schemas.events.command import CommandRequested
+
+
+class PendingCommandRow(Row):
+    TABLE: ClassVar[str] = "pending_commands"
+    KEY: ClassVar[tuple[str, ...]] = ("command",)
+    command: str
+    role: str
 
 
 @dataclass
@@ -18,9 +25,7 @@ class PendingCommands:
     NAME: ClassVar[str] = "pending_commands"
     GUARDED: ClassVar[bool] = False
     FOLDS: ClassVar[tuple[type[Event], ...]] = (CommandRequested, *FINISHES_COMMAND)
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "pending_commands": Table(key=("command",), columns={"command": str, "role": str})
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (PendingCommandRow,)
 
     commands: dict[str, CommandRequested] = field(default_factory=dict)
 
@@ -35,10 +40,6 @@ class PendingCommands:
             requested.command for requested in self.commands.values() if requested.role in roles
         ]
 
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {
-            "pending_commands": [
-                {"command": command, "role": requested.role}
-                for command, requested in self.commands.items()
-            ]
-        }
+    def rows(self) -> Iterator[PendingCommandRow]:
+        for command, requested in self.commands.items():
+            yield PendingCommandRow(command=command, role=requested.role)

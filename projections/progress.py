@@ -4,14 +4,14 @@ This is what the scheduler decides from and what ``ledger status`` prints. Wheth
 resolved is not in here: the view stays blind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import msgspec
 
 from ledger.log import Fact
-from projections.fold import ReadArtifact, Row, Table
+from projections.fold import ReadArtifact, Row
 from schemas.base import Event
 from schemas.counted import counted
 from schemas.events.cell import (
@@ -61,6 +61,38 @@ class CellProgress:
         return self.planned.cell
 
 
+class CellRow(Row):
+    TABLE: ClassVar[str] = "cells"
+    KEY: ClassVar[tuple[str, ...]] = ("cell",)
+    position: int
+    cell: str
+    unit: str
+    arm: str
+    agent: str
+    repeat: int
+    block: str
+    status: str
+    attempt: int
+    ended: str
+    turns: int
+    tool_calls: int
+    test_runs: int
+    turn_attempts: int
+    abandoned: int
+    transport_retries: int
+    prompt_tokens: int
+    completion_tokens: int
+    model_ns: int
+
+
+class GoldCheckRow(Row):
+    TABLE: ClassVar[str] = "gold_checks"
+    KEY: ClassVar[tuple[str, ...]] = ("task", "number")
+    task: str
+    number: int
+    passed: int
+
+
 @dataclass
 class Progress:
     """The fold's state."""
@@ -90,35 +122,10 @@ class Progress:
         ModelUnloaded,
         ModelLost,
     )
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "cells": Table(
-            key=("cell",),
-            columns={
-                "position": int,
-                "cell": str,
-                "unit": str,
-                "arm": str,
-                "agent": str,
-                "repeat": int,
-                "block": str,
-                "status": str,
-                "attempt": int,
-                "ended": str,
-                "turns": int,
-                "tool_calls": int,
-                "test_runs": int,
-                "turn_attempts": int,
-                "abandoned": int,
-                "transport_retries": int,
-                "prompt_tokens": int,
-                "completion_tokens": int,
-                "model_ns": int,
-            },
-        ),
-        "gold_checks": Table(
-            key=("task", "number"), columns={"task": str, "number": int, "passed": int}
-        ),
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (
+        CellRow,
+        GoldCheckRow,
+    )
 
     read: ReadArtifact
     frozen: StudyFrozen | None = None
@@ -294,34 +301,23 @@ class Progress:
             return cell.ended
         return "observed"
 
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {
-            "cells": [
-                {
-                    "position": cell.planned.position,
-                    "cell": str(cell.cell),
-                    "unit": cell.cell.unit,
-                    "arm": cell.cell.arm,
-                    "agent": cell.cell.agent,
-                    "repeat": cell.cell.repeat,
-                    "block": cell.planned.block,
-                    "status": cell.status,
-                    "attempt": cell.attempt,
-                    "ended": self._shown_end(cell),
-                    "turns": cell.turns,
-                    "tool_calls": cell.tool_calls,
-                    "test_runs": cell.test_runs,
-                    "turn_attempts": cell.turn_attempts,
-                    "abandoned": cell.abandoned,
-                    "transport_retries": cell.transport_retries,
-                    "prompt_tokens": cell.prompt_tokens,
-                    "completion_tokens": cell.completion_tokens,
-                    "model_ns": cell.model_ns,
-                }
-                for cell in self.cells.values()
-            ],
-            "gold_checks": [
-                {"task": task, "number": number, "passed": int(passed)}
-                for (task, number), passed in sorted(self.gold.items())
-            ],
-        }
+    def cell_rows(self) -> list[CellRow]:
+        return [
+            CellRow.of(
+                cell,
+                position=cell.planned.position,
+                cell=str(cell.cell),
+                unit=cell.cell.unit,
+                arm=cell.cell.arm,
+                agent=cell.cell.agent,
+                repeat=cell.cell.repeat,
+                block=cell.planned.block,
+                ended=self._shown_end(cell),
+            )
+            for cell in self.cells.values()
+        ]
+
+    def rows(self) -> Iterator[Row]:
+        yield from self.cell_rows()
+        for (task, number), passed in sorted(self.gold.items()):
+            yield GoldCheckRow(task=task, number=number, passed=int(passed))

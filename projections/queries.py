@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ledger.errors import Unfinished, Usage
-from projections.fold import Table
-from projections.registry import table_declarations
-from projections.store import BUILT_FROM, GUARDED_SCHEMA, Generation, create_table_sql
+from projections.fold import Row
+from projections.registry import declared_tables
+from projections.store import GUARDED_SCHEMA, BuiltFrom, Generation, create_table_sql
 
 MAX_VALUE_BYTES = 16 << 20
 MAX_STATEMENT_BYTES = 1 << 20
@@ -45,12 +45,12 @@ class Answer:
     """False where there are more rows than were asked for."""
 
 
-def readable_tables() -> Mapping[str, tuple[Table, bool]]:
-    """(declaration, guarded) of everything that a statement may read, by name."""
+def readable_tables() -> Mapping[str, tuple[type[Row], bool]]:
+    """(table, guarded) of everything that a statement may read, by name."""
+    in_front: list[type[Row]] = [*declared_tables(False), BuiltFrom]
     return {
-        **{name: (table, False) for name, table in table_declarations(False).items()},
-        "built_from": (BUILT_FROM, False),
-        **{name: (table, True) for name, table in table_declarations(True).items()},
+        **{table.TABLE: (table, False) for table in in_front},
+        **{table.TABLE: (table, True) for table in declared_tables(True)},
     }
 
 
@@ -62,8 +62,8 @@ def guarded_tables_read(sql: str) -> tuple[str, ...]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         connection.execute(f"ATTACH DATABASE ':memory:' AS {GUARDED_SCHEMA}")
-        for name, (table, guarded) in readable_tables().items():
-            connection.execute(create_table_sql(name, table, GUARDED_SCHEMA if guarded else "main"))
+        for table, guarded in readable_tables().values():
+            connection.execute(create_table_sql(table, GUARDED_SCHEMA if guarded else "main"))
         authorizer = _Authorizer()
         connection.set_authorizer(authorizer)
         _execute(connection, f"EXPLAIN {sql}", authorizer).close()

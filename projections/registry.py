@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from projections.amendments import Amendments
-from projections.fold import Projection, ReadArtifact, Table
+from projections.fold import Projection, ReadArtifact, Row
 from projections.pending_commands import PendingCommands
 from projections.progress import Progress
 from projections.repair.outcomes import Outcomes
@@ -27,11 +27,11 @@ PROJECTIONS: Mapping[type[Projection], Callable[[ReadArtifact], Projection]] = {
 """How a fresh state of each is made; the order is the order of tables in every listing."""
 
 
-def table_declarations(guarded: bool) -> dict[str, Table]:
-    """Declared tables by name: those behind the inspection gate, or all others."""
-    return {
-        name: table
+def declared_tables(guarded: bool) -> tuple[type[Row], ...]:
+    """The tables behind the inspection gate, or all others."""
+    return tuple(
+        table
         for projection in PROJECTIONS
         if projection.GUARDED is guarded
-        for name, table in projection.TABLES.items()
-    }
+        for table in projection.TABLES
+    )

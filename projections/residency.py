@@ -3,12 +3,11 @@
 A server that shows no memory adds nothing to what is resident: there it is not observed.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ledger.log import Fact
-from projections.fold import Row, Table
+from projections.fold import Row
 from schemas.base import Event
 from schemas.events.server import (
     ModelLoaded,
@@ -17,6 +16,17 @@ from schemas.events.server import (
     ModelUnloaded,
     ServerMismatched,
 )
+
+
+class ResidencyRow(Row):
+    TABLE: ClassVar[str] = "residency"
+    KEY: ClassVar[tuple[str, ...]] = ("seq",)
+    seq: int
+    what: str
+    model: str
+    instance: str
+    duration_ns: int
+    resident: int
 
 
 @dataclass
@@ -32,25 +42,13 @@ class Residency:
         ModelLost,
         ServerMismatched,
     )
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "residency": Table(
-            key=("seq",),
-            columns={
-                "seq": int,
-                "what": str,
-                "model": str,
-                "instance": str,
-                "duration_ns": int,
-                "resident": int,
-            },
-        )
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (ResidencyRow,)
 
     model: str = ""
     instance: str = ""
     loading: str = ""
     most_resident: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[ResidencyRow] = field(default_factory=list)
     _instances: set[str] = field(default_factory=set)
 
     def apply(self, fact: Fact) -> None:
@@ -78,15 +76,15 @@ class Residency:
 
     def _add(self, seq: int, what: str, model: str, instance: str, duration_ns: int) -> None:
         self.history.append(
-            {
-                "seq": seq,
-                "what": what,
-                "model": model,
-                "instance": instance,
-                "duration_ns": duration_ns,
-                "resident": len(self._instances),
-            }
+            ResidencyRow(
+                seq=seq,
+                what=what,
+                model=model,
+                instance=instance,
+                duration_ns=duration_ns,
+                resident=len(self._instances),
+            )
         )
 
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {"residency": self.history}
+    def rows(self) -> list[ResidencyRow]:
+        return self.history

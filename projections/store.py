@@ -16,13 +16,13 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import msgspec
@@ -37,16 +37,14 @@ from ledger.errors import Integrity, Unfinished
 from ledger.log import EventLog
 from ledger.regular_file import check_database, open_lock, read_regular
 from ledger.study_directory import StudyDirectory
-from projections.fold import Follower, Projection, Row, Table
-from projections.registry import PROJECTIONS, table_declarations
-from schemas.base import Value
+from projections.fold import Follower, Projection, Row, columns_of
+from projections.registry import PROJECTIONS, declared_tables
 from schemas.envelope import FIRST_PREV
 
 OPEN = "open.db"
 OUTCOMES = "outcomes.db"
 GUARDED_SCHEMA = "guarded"
 """Name under which ``outcomes.db`` is attached."""
-BUILT_FROM = Table(key=("seq",), columns={"seq": int, "leaf": str, "source": str})
 REPORT_EVERY = 2_000
 
 _POINTER = "current"
@@ -65,9 +63,11 @@ Report = Callable[[int, int], None]
 """Called now and then while records are replayed: (records read, records to read)."""
 
 
-class BuiltFrom(Value):
+class BuiltFrom(Row):
     """Seq of the last record read (-1: none), its leaf in hexadecimal, digest of the code."""
 
+    TABLE: ClassVar[str] = "built_from"
+    KEY: ClassVar[tuple[str, ...]] = ("seq",)
     seq: int
     leaf: str
     source: str
@@ -90,8 +90,8 @@ class Difference:
 
     table: str
     key: str
-    live: Row | None
-    replayed: Row | None
+    live: Mapping[str, Any] | None
+    replayed: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,13 @@ class Generation:
             with _opened(self) as connection:
                 _check_schema(connection)
                 found = [
-                    connection.execute(_select("built_from", BUILT_FROM, schema)).fetchone()
+                    connection.execute(_select(BuiltFrom, schema)).fetchone()
                     for schema in ("main", GUARDED_SCHEMA)
                 ]
             self.built_from, other = (
-                msgspec.convert(dict(zip(BUILT_FROM.columns, row or (), strict=False)), BuiltFrom)
+                msgspec.convert(
+                    dict(zip(columns_of(BuiltFrom), row or (), strict=False)), BuiltFrom
+                )
                 for row in found
             )
             if self.built_from != other:
@@ -181,13 +183,13 @@ def digests(generation: Generation) -> tuple[TableDigest, ...]:
             ((problem,), *_) = connection.execute(f"PRAGMA {schema}.integrity_check(1)")
             if problem != "ok":
                 raise sqlite3.DatabaseError(problem)
-        for name, table, guarded in _all_tables():
-            digest = sha256(msgspec.json.encode(list(table.columns)) + b"\n")
+        for table, guarded in _all_tables():
+            digest = sha256(msgspec.json.encode(list(columns_of(table))) + b"\n")
             rows = 0
-            for row in connection.execute(_select(name, table, _schema(guarded))):
+            for row in connection.execute(_select(table, _schema(guarded))):
                 digest.update(msgspec.json.encode(row) + b"\n")
                 rows += 1
-            found.append(TableDigest(name, guarded, rows, digest.hexdigest()))
+            found.append(TableDigest(table.TABLE, guarded, rows, digest.hexdigest()))
     return tuple(found)
 
 
@@ -323,32 +325,30 @@ def _write(path: Path, states: Sequence[Projection], built_from: BuiltFrom) -> N
         connection.execute("PRAGMA synchronous = OFF")
         database = sqlite_utils.Database(connection, execute_plugins=False)
         with database.atomic():
-            _insert(database, "built_from", BUILT_FROM, [msgspec.to_builtins(built_from)])
+            _insert(database, BuiltFrom, [built_from])
             for state in states:
-                tables = state.tables()
-                assert tables.keys() == state.TABLES.keys(), state.NAME
-                for name, table in state.TABLES.items():
-                    _insert(database, name, table, tables[name])
+                rows: dict[type[Row], list[Row]] = {table: [] for table in state.TABLES}
+                for row in state.rows():
+                    rows[type(row)].append(row)
+                for table in state.TABLES:
+                    _insert(database, table, rows[table])
     with open(path, "rb") as file:
         sync(file.fileno())
 
 
-def _insert(database: sqlite_utils.Database, name: str, table: Table, rows: Iterable[Row]) -> None:
-    def values() -> Iterator[list[Any]]:
-        yield list(table.columns)
-        for row in rows:
-            assert row.keys() == table.columns.keys(), f"{name}: {list(row)}"
-            yield [row[column] for column in table.columns]
-
-    database.execute(create_table_sql(name, table))
-    database.table(name).insert_all(values())
+def _insert(database: sqlite_utils.Database, table: type[Row], rows: Iterable[Row]) -> None:
+    database.execute(create_table_sql(table))
+    values: Iterator[Sequence[Any]] = map(msgspec.structs.astuple, rows)
+    database.table(table.TABLE).insert_all(chain([tuple(columns_of(table))], values))
 
 
-def create_table_sql(name: str, table: Table, schema: str = "main") -> str:
+def create_table_sql(table: type[Row], schema: str = "main") -> str:
     """The statement that makes a declared table."""
-    columns = [f'"{column}" {_SQL_TYPES[kind]}' for column, kind in table.columns.items()]
-    key = ", ".join(f'"{column}"' for column in table.key)
-    return f'CREATE TABLE {schema}."{name}" ({", ".join(columns)}, PRIMARY KEY ({key})) STRICT'
+    columns = [f'"{column}" {_SQL_TYPES[kind]}' for column, kind in columns_of(table).items()]
+    key = ", ".join(f'"{column}"' for column in table.KEY)
+    return (
+        f'CREATE TABLE {schema}."{table.TABLE}" ({", ".join(columns)}, PRIMARY KEY ({key})) STRICT'
+    )
 
 
 # --- the live generation -------------------------------------------------------------------------
@@ -421,37 +421,32 @@ def _only_writer(directory: StudyDirectory) -> Iterator[None]:
 # --- reading tables ------------------------------------------------------------------------------
 
 
-def _all_tables() -> list[tuple[str, Table, bool]]:
-    """(name, declaration, guarded) of every table."""
-    return [
-        (name, table, guarded)
-        for guarded in (False, True)
-        for name, table in table_declarations(guarded).items()
-    ]
+def _all_tables() -> list[tuple[type[Row], bool]]:
+    """Every table, and whether it is guarded."""
+    return [(table, guarded) for guarded in (False, True) for table in declared_tables(guarded)]
 
 
-def _first_difference(table: str, live: Generation, replayed: Generation) -> Difference:
-    declaration, guarded = next((t, g) for name, t, g in _all_tables() if name == table)
-    query = _select(table, declaration, _schema(guarded))
+def _first_difference(name: str, live: Generation, replayed: Generation) -> Difference:
+    table, guarded = next((table, g) for table, g in _all_tables() if name == table.TABLE)
+    query = _select(table, _schema(guarded))
     with _readable(live), _opened(live) as left, _opened(replayed) as right:
         for pair in zip_longest(left.execute(query), right.execute(query)):
             if pair[0] != pair[1]:
                 break
     old, new = (
-        None if row is None else dict(zip(declaration.columns, row, strict=True)) for row in pair
+        None if row is None else dict(zip(columns_of(table), row, strict=True)) for row in pair
     )
     shown = old or new or {}
-    key = ", ".join(f"{column} = {shown[column]}" for column in declaration.key)
-    return Difference(table, key, None if guarded else old, None if guarded else new)
+    key = ", ".join(f"{column} = {shown[column]}" for column in table.KEY)
+    return Difference(name, key, None if guarded else old, None if guarded else new)
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:
     """Before any value is read. Raises sqlite3.DatabaseError."""
     for guarded in (False, True):
-        tables = {**table_declarations(guarded), "built_from": BUILT_FROM}
+        tables: list[type[Row]] = [*declared_tables(guarded), BuiltFrom]
         expected = {
-            (name, create_table_sql(name, table).replace(" main.", " ", 1))
-            for name, table in tables.items()
+            (table.TABLE, create_table_sql(table).replace(" main.", " ", 1)) for table in tables
         }
         found = connection.execute(
             f"SELECT name, sql FROM {_schema(guarded)}.sqlite_master WHERE sql IS NOT NULL "
@@ -461,9 +456,9 @@ def _check_schema(connection: sqlite3.Connection) -> None:
             raise sqlite3.DatabaseError("its tables are not those that were written")
 
 
-def _select(name: str, table: Table, schema: str) -> str:
-    columns = ", ".join(f'"{column}"' for column in table.columns)
-    return f'SELECT {columns} FROM {schema}."{name}" ORDER BY rowid'
+def _select(table: type[Row], schema: str) -> str:
+    columns = ", ".join(f'"{column}"' for column in columns_of(table))
+    return f'SELECT {columns} FROM {schema}."{table.TABLE}" ORDER BY rowid'
 
 
 def _schema(guarded: bool) -> str:

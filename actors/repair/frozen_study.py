@@ -107,7 +107,7 @@ class FrozenRepair(FrozenStudy[RepairStudy]):
             return ""
         files = {f"code/harnesses/{p}": p for p in (*harness.source_files, *harness.prompt_files)}
         bound = self.amendments.bound()
-        changed = {name for row in self.amendments.recorded for name in row["changed"].splitlines()}
+        changed = {name for row in self.amendments.recorded for name in row.changed.splitlines()}
         if changed.isdisjoint(files) or not bound.keys() >= files.keys():
             return ""
         return registry.source_digest_of({path: bound[name] for name, path in files.items()})

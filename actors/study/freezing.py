@@ -120,7 +120,7 @@ class Amending(Generic[K]):
             reason=command.reason,
             changes_claim=command.changes_claim,
             finding=self.amendments.finding(),
-            inspections=tuple(self.amendments.inspections),
+            inspections=self.amendments.inspections,
             changed=changed,
             removed=removed,
             study=put(self.content, TOML),

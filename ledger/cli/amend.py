@@ -53,14 +53,14 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
         hint = after_freeze(context, progress)
     recorded = amendments.recorded[-1]
     if as_json:
-        print_json({**recorded, "exploratory": recorded["finding"] != "before_first_cell"})
+        print_json({**recorded.as_dict(), "exploratory": recorded.finding != "before_first_cell"})
         return
-    print(f"recorded as amendment at record {recorded['seq']}, {IN_WORDS[recorded['finding']]}")
-    for name in recorded["changed"].splitlines():
+    print(f"recorded as amendment at record {recorded.seq}, {IN_WORDS[recorded.finding]}")
+    for name in recorded.changed.splitlines():
         print(f"  changed {name}")
         if name == "study.toml":
             for line in changed_keys(recorded):
                 print(f"    {line}")
-    for name in recorded["removed"].splitlines():
+    for name in recorded.removed.splitlines():
         print(f"  removed {name}")
     print(f"next       {hint}")

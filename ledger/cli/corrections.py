@@ -105,17 +105,15 @@ def list_(study: Path, as_json: bool, position: int | None, now: str | None) -> 
     known = _corrections(study, position)
     rows = [
         {
-            "correction_id": row["correction_id"],
-            "class": row["class"],
-            "consequence": row["consequence"],
-            "state": (
-                _lifecycle(known, row["correction_id"], instant) if instant else row["state"]
-            ),
-            "valid_from": row["valid_from"],
-            "ends": row["ends"],
-            "supersedes": row["supersedes"],
+            "correction_id": row.correction_id,
+            "class": row.class_,
+            "consequence": row.consequence,
+            "state": _lifecycle(known, row.correction_id, instant) if instant else row.state,
+            "valid_from": row.valid_from,
+            "ends": row.ends,
+            "supersedes": row.supersedes,
         }
-        for row in known.tables()["corrections"]
+        for row in known.correction_rows()
     ]
     if as_json:
         print_json({"at": position, "now": now, "corrections": rows})
@@ -140,7 +138,7 @@ def show(study: Path, as_json: bool, position: int | None, correction: str) -> N
     if standing is None:
         there = ", ".join(sorted(known.standings)) or "none"
         raise Usage(f"there is no correction {correction!r}; there are: {there}")
-    history = [row for row in known.transitions if row["correction_id"] == correction]
+    history = [row.as_dict() for row in known.transitions if row.correction_id == correction]
     if as_json:
         print_json({"standing": msgspec.to_builtins(standing), "transitions": history})
         return

@@ -119,10 +119,11 @@ def _print_answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None
 
 
 def _print_tables(as_json: bool) -> None:
+    from projections.fold import columns_of
     from projections.queries import readable_tables
 
     rows: list[dict[str, Any]] = [
-        {"table": name, "guarded": guarded, "columns": list(table.columns)}
+        {"table": name, "guarded": guarded, "columns": list(columns_of(table))}
         for name, (table, guarded) in readable_tables().items()
     ]
     if as_json:

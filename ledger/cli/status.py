@@ -36,7 +36,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         changed = not_as_frozen(context.directory, amendments) if amendments else []
         running = context.directory.is_held("run")
         hint = "" if as_json else _hint(context, progress)
-    rows = progress.tables()["cells"]
+    rows = [row.as_dict() for row in progress.cell_rows()]
     found = {
         "head": head.seq if head else None,
         **summary(progress),
@@ -44,7 +44,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         "not_as_frozen": changed,
     }
     if as_json:
-        print_json({**found, **({"rows": list(rows)} if cells else {})})
+        print_json({**found, **({"rows": rows} if cells else {})})
         return
     if progress.frozen is None:
         print("not frozen yet")

@@ -234,24 +234,29 @@ def audit(study: Path, as_json: bool, repository: str, criterion: str) -> None:
             for name in tasks.mined
             if repository in ("", name)
             for row in tasks.commits(name)
-            if criterion in ("", row["criterion"])
+            if criterion in ("", row.criterion)
         ]
     if as_json:
-        print_json({"commits": [{**row, "date": row["date"][:10]} for row in rows]})
+        commits = [
+            {"commit": row.commit_id, **row.as_dict(), "date": row.date[:10]} for row in rows
+        ]
+        for commit in commits:
+            del commit["commit_id"]
+        print_json({"commits": commits})
         return
     shown = [
         {
-            "commit": row["commit"][:12],
-            "date": row["date"][:10],
-            "verdict": row["verdict"],
-            "criterion": row["criterion"],
-            "reason": shortened(row["reason"], 60),
-            "subject": shortened(row["subject"], 50),
+            "commit": row.commit_id[:12],
+            "date": row.date[:10],
+            "verdict": row.verdict,
+            "criterion": row.criterion,
+            "reason": shortened(row.reason, 60),
+            "subject": shortened(row.subject, 50),
         }
         for row in rows
     ]
     print_table(shown)
-    counted = Counter(row["criterion"] or row["verdict"] for row in rows)
+    counted = Counter(row.criterion or row.verdict for row in rows)
     for what, count in sorted(counted.items(), key=lambda item: (-item[1], item)):
         print(f"{count:>6}  {what}")
 

@@ -185,7 +185,7 @@ def _carry_out(study: Path, command: "Command", name: str, as_json: bool) -> Non
     from actors.loop import carry_out
     from actors.transfer import remediation as transfer_remediation
     from projections.fold import Follower
-    from projections.transfer.remediations import Remediations, row
+    from projections.transfer.remediations import Remediations
 
     with writing(study) as context:
         carry_out(context, command, transfer_remediation.HANDLERS)
@@ -194,7 +194,9 @@ def _carry_out(study: Path, command: "Command", name: str, as_json: bool) -> Non
     found = remediations.remediations[name]
     if as_json:
         rerun = found.rerun
-        print_json({**row(name, found), "cells": list(rerun.cells) if rerun else []})
+        print_json(
+            {**remediations.row(name).as_dict(), "cells": list(rerun.cells) if rerun else []}
+        )
         return
     print(f"name       {name}: {found.status}, {found.opened.cell}")
     match found.status:

@@ -50,11 +50,11 @@ class AmendmentAudit:
             self._findings.violation(
                 seq, f"recorded as {event.finding}; by the records before it, it is {found}"
             )
-        if list(event.inspections) != self._before.inspections:
+        if event.inspections != self._before.inspections:
             self._findings.violation(
                 seq,
                 f"lists the inspections {list(event.inspections)}; there were "
-                f"{self._before.inspections}",
+                f"{list(self._before.inspections)}",
             )
         if not event.changed and not event.removed:
             self._findings.violation(seq, "says nothing about what was changed")

@@ -117,15 +117,15 @@ def _analysed_cells(outcomes: Outcomes) -> list[AnalysedCell]:
     cells = []
     for row in outcomes.rows():
         status = "analysed"
-        if row["void"]:
+        if row.void:
             status = "void"
-        elif "infrastructure" in (row["ended"], row["verdict"]):
+        elif "infrastructure" in (row.ended, row.verdict):
             status = "infrastructure"
-        elif row["resolved"] is None:
+        elif row.resolved is None:
             status = "without_verdict"
         missing: dict[str, Any] = {"resolved": None, "resolved_if_submitted": None}
         observed = {} if status == "analysed" else missing
-        cells.append(msgspec.convert({**row, "status": status, **observed}, AnalysedCell))
+        cells.append(msgspec.convert({**row.as_dict(), "status": status, **observed}, AnalysedCell))
     return sorted(cells, key=lambda cell: (cell.task, cell.treatment, cell.model, cell.repeat))
 
 
@@ -420,18 +420,18 @@ def _by_symbol(treatment: str, model: str, matrix: Sequence[AnalysedCell]) -> By
 
 
 def _model_switches(study: RepairStudy, residency: Residency) -> ModelSwitches:
-    loaded = [step["model"] for step in residency.history if step["what"] == "loaded"]
+    loaded = [step.model for step in residency.history if step.what == "loaded"]
 
     def time_of(what: str, model: str) -> int:
         return sum(
-            step["duration_ns"]
+            step.duration_ns
             for step in residency.history
-            if (step["what"], step["model"]) == (what, model)
+            if (step.what, step.model) == (what, model)
         )
 
     return ModelSwitches(
         switches=sum(before != after for before, after in zip(loaded, loaded[1:], strict=False)),
-        lost=sum(step["what"] == "lost" for step in residency.history),
+        lost=sum(step.what == "lost" for step in residency.history),
         most_resident=residency.most_resident,
         models=tuple(
             ModelLoads(

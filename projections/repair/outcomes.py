@@ -4,14 +4,14 @@
 (preregistration, "Outcomes"), all of it derived from events.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from ledger.log import Fact
-from projections.fold import ReadArtifact, Row, Table
+from projections.fold import ReadArtifact, Row
 from schemas.base import Event
 from schemas.events.cell import (
     AnswerParsed,
@@ -61,6 +61,44 @@ class CellOutcome:
     edited: set[str] = field(default_factory=set)
 
 
+class OutcomeRow(Row):
+    TABLE: ClassVar[str] = "outcomes"
+    KEY: ClassVar[tuple[str, ...]] = ("cell",)
+    cell: str
+    task: str
+    treatment: str
+    model: str
+    repeat: int
+    block: str
+    repository: str
+    needs_gold_symbol: int
+    resolved: int | None
+    resolved_if_submitted: int | None
+    verdict: str
+    void: int
+    ended: str
+    fail_to_pass_passed: int
+    fail_to_pass_total: int
+    pass_to_pass_passed: int
+    pass_to_pass_total: int
+    gold_files: int
+    gold_shown: int
+    gold_opened: int
+    gold_edited: int
+    exact_files: int
+    empty_patch: int
+    turns: int
+    tool_calls: int
+    test_runs: int
+    prompt_tokens: int
+    completion_tokens: int
+    usage_unknown: int
+    model_ns: int
+    cut_answers: int
+    violations: int
+    flagged: str
+
+
 @dataclass
 class Outcomes:
     NAME: ClassVar[str] = "outcomes"
@@ -79,46 +117,7 @@ class Outcomes:
         CellGraded,
         CellVoided,
     )
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "outcomes": Table(
-            key=("cell",),
-            columns={
-                "cell": str,
-                "task": str,
-                "treatment": str,
-                "model": str,
-                "repeat": int,
-                "block": str,
-                "repository": str,
-                "needs_gold_symbol": int,
-                "resolved": int | None,
-                "resolved_if_submitted": int | None,
-                "verdict": str,
-                "void": int,
-                "ended": str,
-                "fail_to_pass_passed": int,
-                "fail_to_pass_total": int,
-                "pass_to_pass_passed": int,
-                "pass_to_pass_total": int,
-                "gold_files": int,
-                "gold_shown": int,
-                "gold_opened": int,
-                "gold_edited": int,
-                "exact_files": int,
-                "empty_patch": int,
-                "turns": int,
-                "tool_calls": int,
-                "test_runs": int,
-                "prompt_tokens": int,
-                "completion_tokens": int,
-                "usage_unknown": int,
-                "model_ns": int,
-                "cut_answers": int,
-                "violations": int,
-                "flagged": str,
-            },
-        )
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (OutcomeRow,)
 
     read: ReadArtifact
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -188,53 +187,26 @@ class Outcomes:
                 cell.void = True
                 cell.resolved = None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Iterator[OutcomeRow]:
         """One row a cell, in plan order. Gold recall is in files of the gold production patch."""
-        rows = []
         for name, cell in self.cells.items():
             unit, arm, agent, repeat = name.split("/")
             task = self.tasks[unit]
             gold = set(task.production_paths)
-            rows.append(
-                {
-                    "cell": name,
-                    "task": unit,
-                    "treatment": arm,
-                    "model": agent,
-                    "repeat": int(repeat),
-                    "block": cell.block,
-                    "repository": task.repository,
-                    "needs_gold_symbol": task.needs_gold_symbol,
-                    "resolved": None if cell.resolved is None else int(cell.resolved),
-                    "resolved_if_submitted": None
-                    if cell.resolved_if_submitted is None
-                    else int(cell.resolved_if_submitted),
-                    "verdict": cell.verdict,
-                    "void": int(cell.void),
-                    "ended": cell.ended,
-                    "fail_to_pass_passed": cell.fail_to_pass_passed,
-                    "fail_to_pass_total": cell.fail_to_pass_total,
-                    "pass_to_pass_passed": cell.pass_to_pass_passed,
-                    "pass_to_pass_total": cell.pass_to_pass_total,
-                    "gold_files": len(gold),
-                    "gold_shown": len(gold & cell.shown),
-                    "gold_opened": len(gold & cell.opened),
-                    "gold_edited": len(gold & cell.edited),
-                    "exact_files": int(set(cell.changed) == gold),
-                    "empty_patch": int(not cell.changed),
-                    "turns": cell.turns,
-                    "tool_calls": cell.tool_calls,
-                    "test_runs": cell.test_runs,
-                    "prompt_tokens": cell.prompt_tokens,
-                    "completion_tokens": cell.completion_tokens,
-                    "usage_unknown": cell.usage_unknown,
-                    "model_ns": cell.model_ns,
-                    "cut_answers": cell.cut_answers,
-                    "violations": cell.violations,
-                    "flagged": "; ".join(cell.flagged),
-                }
+            yield OutcomeRow.of(
+                cell,
+                cell=name,
+                task=unit,
+                treatment=arm,
+                model=agent,
+                repeat=int(repeat),
+                repository=task.repository,
+                needs_gold_symbol=task.needs_gold_symbol,
+                gold_files=len(gold),
+                gold_shown=len(gold & cell.shown),
+                gold_opened=len(gold & cell.opened),
+                gold_edited=len(gold & cell.edited),
+                exact_files=set(cell.changed) == gold,
+                empty_patch=not cell.changed,
+                flagged="; ".join(cell.flagged),
             )
-        return rows
-
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {"outcomes": self.rows()}

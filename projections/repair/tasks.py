@@ -1,14 +1,14 @@
 """Tasks: the funnel from commits to valid tasks, outcome-blind by construction."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgspec
 
 from ledger.log import Fact
-from projections.fold import ReadArtifact, Row, Table
+from projections.fold import ReadArtifact, Row
 from schemas.base import Event
 from schemas.events.mining import CandidateValidated, RepositoryMined
 from schemas.events.study import TasksFrozen
@@ -22,6 +22,31 @@ from schemas.repair.selection import (
 )
 from schemas.repair.study import RepairStudy, Repository
 from schemas.repair.task import Task
+
+
+class CommitRow(Row):
+    TABLE: ClassVar[str] = "commits"
+    KEY: ClassVar[tuple[str, ...]] = ("repository", "commit_id")
+    repository: str
+    commit_id: str  # `commit` is a word of SQL
+    date: str
+    subject: str
+    verdict: str
+    criterion: str
+    reason: str
+
+
+class CandidateRow(Row):
+    TABLE: ClassVar[str] = "candidates"
+    KEY: ClassVar[tuple[str, ...]] = ("repository", "commit_id")
+    repository: str
+    commit_id: str
+    valid: int
+    criterion: str
+    reason: str
+    environment: str
+    sandbox: str
+    duration_ns: int
 
 
 @dataclass
@@ -39,33 +64,10 @@ class MinedTasks:
         CandidateValidated,
         TasksFrozen,
     )
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "commits": Table(
-            key=("repository", "commit_id"),
-            columns={
-                "repository": str,
-                "commit_id": str,
-                "date": str,
-                "subject": str,
-                "verdict": str,
-                "criterion": str,
-                "reason": str,
-            },
-        ),
-        "candidates": Table(
-            key=("repository", "commit_id"),
-            columns={
-                "repository": str,
-                "commit_id": str,
-                "valid": int,
-                "criterion": str,
-                "reason": str,
-                "environment": str,
-                "sandbox": str,
-                "duration_ns": int,
-            },
-        ),
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (
+        CommitRow,
+        CandidateRow,
+    )
 
     read: ReadArtifact
     mined: dict[str, RepositoryMined] = field(default_factory=dict)
@@ -169,11 +171,10 @@ class MinedTasks:
             return []
         return [msgspec.json.decode(line) for line in self.read(event.audit).splitlines()]
 
-    def commits(self, repository: str) -> list[dict[str, str]]:
+    def commits(self, repository: str) -> Iterator[CommitRow]:
         """Every walked commit with what has become of it: ``rejected`` by a static or an executed
         criterion, with what decided it; ``candidate`` while it is not validated; ``valid``."""
         judged = self.validated.get(repository, {})
-        rows = []
         for row in self.audit_rows(repository):
             verdict, criterion = row["verdict"], row["criterion"]
             reason = row["reasons"].get(criterion, "")
@@ -181,40 +182,20 @@ class MinedTasks:
             if executed is not None:
                 verdict = "valid" if executed.valid else "rejected"
                 criterion, reason = executed.criterion, executed.reason
-            rows.append(
-                {
-                    "repository": repository,
-                    "commit": row["commit"],
-                    "date": row["date"],
-                    "subject": row["subject"],
-                    "verdict": verdict,
-                    "criterion": criterion,
-                    "reason": reason,
-                }
+            yield CommitRow(
+                repository=repository,
+                commit_id=row["commit"],
+                date=row["date"],
+                subject=row["subject"],
+                verdict=verdict,
+                criterion=criterion,
+                reason=reason,
             )
-        return rows
 
-    def tables(self) -> Mapping[str, Sequence[Row]]:
+    def rows(self) -> Iterator[Row]:
         selection = self.selection()
-        return {
-            "commits": [
-                # `commit` is a word of SQL
-                {"commit_id" if name == "commit" else name: value for name, value in row.items()}
-                for repository in sorted(selection.mined)
-                for row in selection.commits(repository)
-            ],
-            "candidates": [
-                {
-                    "repository": repository,
-                    "commit_id": event.commit,
-                    "valid": int(event.valid),
-                    "criterion": event.criterion,
-                    "reason": event.reason,
-                    "environment": event.environment,
-                    "sandbox": event.sandbox,
-                    "duration_ns": event.duration_ns,
-                }
-                for repository, by_commit in sorted(selection.validated.items())
-                for event in by_commit.values()
-            ],
-        }
+        for repository in sorted(selection.mined):
+            yield from selection.commits(repository)
+        for _, by_commit in sorted(selection.validated.items()):
+            for event in by_commit.values():
+                yield CandidateRow.of(event, commit_id=event.commit)

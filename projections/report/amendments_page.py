@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import msgspec
+
 from projections.amendments import Amendments, render_markdown
 from projections.report.plain_text import markdown_text, visible
 
@@ -9,13 +11,13 @@ from projections.report.plain_text import markdown_text, visible
 def render_amendments(amendments: Amendments) -> bytes:
     """No reason and no name can pass for another line or another amendment."""
     rows = [
-        {
-            **row,
-            "reason": markdown_text(row["reason"]),
-            "changed": _names(row["changed"]),
-            "removed": _names(row["removed"]),
-            "keys": _names(row["keys"]),
-        }
+        msgspec.structs.replace(
+            row,
+            reason=markdown_text(row.reason),
+            changed=_names(row.changed),
+            removed=_names(row.removed),
+            keys=_names(row.keys),
+        )
         for row in amendments.recorded
     ]
     return render_markdown(replace(amendments, recorded=rows)).encode()

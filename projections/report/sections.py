@@ -34,19 +34,19 @@ def deviations_section(
         *more,
         *(
             Deviation(
-                what=f"amendment {IN_WORDS[row['finding']]}",
-                records=(row["seq"],),
-                detail=row["reason"],
+                what=f"amendment {IN_WORDS[row.finding]}",
+                records=(row.seq,),
+                detail=row.reason,
             )
             for row in amendments.recorded
         ),
         *(
             Deviation(
                 what="outcomes inspected",
-                records=(row["seq"],),
-                detail=f"{row['graded']} cells with an outcome: {row['reason']}",
+                records=(row.seq,),
+                detail=f"{row.graded} cells with an outcome: {row.reason}",
             )
-            for row in amendments.tables()["inspections"]
+            for row in amendments.inspected
         ),
     ]
     found.sort(key=lambda deviation: deviation.records[0])
@@ -162,13 +162,13 @@ def amendments_section(amendments: Amendments) -> Section:
         ),
         rows=tuple(
             (
-                str(row["seq"]),
-                day(row["at"]),
-                IN_WORDS[row["finding"]]
-                + (f" (records {row['inspections']})" if row["inspections"] else ""),
-                row["reason"],
-                "yes" if row["changes_claim"] else "no",
-                _files(row["changed"].splitlines(), row["removed"].splitlines()),
+                str(row.seq),
+                day(row.at),
+                IN_WORDS[row.finding]
+                + (f" (records {row.inspections})" if row.inspections else ""),
+                row.reason,
+                "yes" if row.changes_claim else "no",
+                _files(row.changed.splitlines(), row.removed.splitlines()),
             )
             for row in amendments.recorded
         ),
@@ -180,7 +180,7 @@ def amendments_section(amendments: Amendments) -> Section:
             Column(title="key: before \u2192 after", kind="code"),
         ),
         rows=tuple(
-            (str(row["seq"]), line) for row in amendments.recorded for line in changed_keys(row)
+            (str(row.seq), line) for row in amendments.recorded for line in changed_keys(row)
         ),
     )
     blocks = (table, values) if values.rows else (table,)

@@ -6,14 +6,14 @@ was known then; a record that came later, whatever its ``valid_from``, is not in
 change what a finished run is judged by.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgspec
 
 from ledger.log import Fact
-from projections.fold import Row, Table, fold
+from projections.fold import Row, fold
 from schemas.base import Event
 from schemas.events.correction import (
     CorrectionApproved,
@@ -25,6 +25,34 @@ from schemas.events.correction import (
     DisputeResolved,
 )
 from schemas.transfer.lifecycle import Standing
+
+
+class CorrectionRow(Row, rename={"class_": "class"}):
+    TABLE: ClassVar[str] = "corrections"
+    KEY: ClassVar[tuple[str, ...]] = ("correction_id",)
+    correction_id: str
+    class_: str
+    state: str
+    consequence: str
+    valid_from: str
+    ends: str | None
+    supersedes: str | None
+    proposer: str
+    approver: str | None
+    condition: str
+    seq: int
+
+
+class TransitionRow(Row):
+    TABLE: ClassVar[str] = "correction_transitions"
+    KEY: ClassVar[tuple[str, ...]] = ("seq",)
+    seq: int
+    at: str
+    correction_id: str
+    transition: str
+    by: str
+    other: str
+    reason: str
 
 
 @dataclass
@@ -40,43 +68,17 @@ class Corrections:
         DisputeResolved,
         CorrectionWithdrawn,
     )
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "corrections": Table(
-            key=("correction_id",),
-            columns={
-                "correction_id": str,
-                "class": str,
-                "state": str,
-                "consequence": str,
-                "valid_from": str,
-                "ends": str | None,
-                "supersedes": str | None,
-                "proposer": str,
-                "approver": str | None,
-                "condition": str,
-                "seq": int,
-            },
-        ),
-        "correction_transitions": Table(
-            key=("seq",),
-            columns={
-                "seq": int,
-                "at": str,
-                "correction_id": str,
-                "transition": str,
-                "by": str,
-                "other": str,
-                "reason": str,
-            },
-        ),
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (
+        CorrectionRow,
+        TransitionRow,
+    )
 
     standings: dict[str, Standing] = field(default_factory=dict)
     proposers: dict[str, str] = field(default_factory=dict)
     approvers: dict[str, str] = field(default_factory=dict)
     recorded_at: dict[str, int] = field(default_factory=dict)
     """Correction id → seq at which it was proposed."""
-    transitions: list[dict[str, Any]] = field(default_factory=list)
+    transitions: list[TransitionRow] = field(default_factory=list)
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
@@ -143,26 +145,27 @@ class Corrections:
                     fact, event.correction_id, "withdrawn", by=event.approver, reason=event.reason
                 )
 
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {
-            "corrections": [
-                {
-                    "correction_id": name,
-                    "class": standing.record.class_,
-                    "state": standing.state,
-                    "consequence": standing.record.consequence,
-                    "valid_from": standing.record.valid_from,
-                    "ends": standing.end(),
-                    "supersedes": standing.record.supersedes,
-                    "proposer": self.proposers[name],
-                    "approver": self.approvers.get(name),
-                    "condition": standing.condition,
-                    "seq": self.recorded_at[name],
-                }
-                for name, standing in sorted(self.standings.items())
-            ],
-            "correction_transitions": self.transitions,
-        }
+    def correction_rows(self) -> list[CorrectionRow]:
+        return [
+            CorrectionRow(
+                correction_id=name,
+                class_=standing.record.class_,
+                state=standing.state,
+                consequence=standing.record.consequence,
+                valid_from=standing.record.valid_from,
+                ends=standing.end(),
+                supersedes=standing.record.supersedes,
+                proposer=self.proposers[name],
+                approver=self.approvers.get(name),
+                condition=standing.condition,
+                seq=self.recorded_at[name],
+            )
+            for name, standing in sorted(self.standings.items())
+        ]
+
+    def rows(self) -> Iterator[Row]:
+        yield from self.correction_rows()
+        yield from self.transitions
 
     def _change(self, name: str, **fields: Any) -> None:
         self.standings[name] = msgspec.structs.replace(self.standings[name], **fields)
@@ -188,15 +191,15 @@ class Corrections:
         reason: str = "",
     ) -> None:
         self.transitions.append(
-            {
-                "seq": fact.seq,
-                "at": fact.at,
-                "correction_id": name,
-                "transition": transition,
-                "by": by,
-                "other": other,
-                "reason": reason,
-            }
+            TransitionRow(
+                seq=fact.seq,
+                at=fact.at,
+                correction_id=name,
+                transition=transition,
+                by=by,
+                other=other,
+                reason=reason,
+            )
         )
 
 

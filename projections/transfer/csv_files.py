@@ -15,7 +15,7 @@ def render_runs(results: TransferResults) -> bytes:
     """One row a run, the seven verdicts in columns of their own."""
     rows = [
         {
-            **run_row(run),
+            **run_row(run).as_dict(),
             **{f"stage_{stage}": found.verdict for stage, found in run.stages.items()},
             "exploratory": _exploratory(results, run.memory, run.driver),
         }
@@ -27,7 +27,10 @@ def render_runs(results: TransferResults) -> bytes:
 def render_counts(results: TransferResults) -> bytes:
     """One row a count, system and class."""
     rows = [
-        {**count_row(count), "exploratory": _exploratory(results, count.memory, count.driver)}
+        {
+            **count_row(count).as_dict(),
+            "exploratory": _exploratory(results, count.memory, count.driver),
+        }
         for count in results.counts
     ]
     return _rows(rows, results.simulated)

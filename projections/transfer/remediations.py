@@ -1,12 +1,11 @@
 """Remediations of a transfer study: what was assigned, changed, run again, and closed or
 abandoned."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from ledger.log import Fact
-from projections.fold import Row, Table
+from projections.fold import Row
 from schemas.base import Event
 from schemas.events.transfer import (
     RemediationAbandoned,
@@ -57,6 +56,27 @@ class Remediation:
         return "changed" if self.changed is not None else "opened"
 
 
+class RemediationRow(Row):
+    TABLE: ClassVar[str] = "remediations"
+    KEY: ClassVar[tuple[str, ...]] = ("remediation",)
+    remediation: str
+    cell: str
+    stage: str
+    layer: str
+    status: str
+    attributed: int | None
+    memory: str
+    driver: str
+    reruns: int
+    opened: int
+    changed: int | None
+    rerun: int | None
+    closed: int | None
+    abandoned: int | None
+    limitation: str
+    reason: str
+
+
 @dataclass
 class Remediations:
     """By name, in the order in which they were opened."""
@@ -70,29 +90,7 @@ class Remediations:
         RemediationClosed,
         RemediationAbandoned,
     )
-    TABLES: ClassVar[Mapping[str, Table]] = {
-        "remediations": Table(
-            key=("remediation",),
-            columns={
-                "remediation": str,
-                "cell": str,
-                "stage": str,
-                "layer": str,
-                "status": str,
-                "attributed": int | None,
-                "memory": str,
-                "driver": str,
-                "reruns": int,
-                "opened": int,
-                "changed": int | None,
-                "rerun": int | None,
-                "closed": int | None,
-                "abandoned": int | None,
-                "limitation": str,
-                "reason": str,
-            },
-        )
-    }
+    TABLES: ClassVar[tuple[type[Row], ...]] = (RemediationRow,)
 
     remediations: dict[str, Remediation] = field(default_factory=dict)
 
@@ -117,32 +115,27 @@ class Remediations:
             case RemediationAbandoned():
                 remediation.abandoned, remediation.abandoned_at = event, fact.seq
 
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        return {
-            "remediations": [
-                row(name, remediation) for name, remediation in self.remediations.items()
-            ]
-        }
+    def row(self, name: str) -> RemediationRow:
+        remediation = self.remediations[name]
+        changed = remediation.changed
+        return RemediationRow(
+            remediation=name,
+            cell=remediation.opened.cell,
+            stage=remediation.opened.stage,
+            layer=remediation.opened.layer,
+            status=remediation.status,
+            attributed=int(changed.attributed) if changed else None,
+            memory=changed.new_memory if changed else "",
+            driver=changed.new_driver if changed else "",
+            reruns=len(remediation.rerun.cells) if remediation.rerun else 0,
+            opened=remediation.opened_at,
+            changed=remediation.changed_at if changed else None,
+            rerun=remediation.rerun_at if remediation.rerun else None,
+            closed=remediation.closed_at if remediation.closed else None,
+            abandoned=remediation.abandoned_at if remediation.abandoned else None,
+            limitation=remediation.closed.limitation if remediation.closed else "",
+            reason=remediation.abandoned.reason if remediation.abandoned else "",
+        )
 
-
-def row(name: str, remediation: Remediation) -> dict[str, Any]:
-    """One row of ``remediations``."""
-    changed = remediation.changed
-    return {
-        "remediation": name,
-        "cell": remediation.opened.cell,
-        "stage": remediation.opened.stage,
-        "layer": remediation.opened.layer,
-        "status": remediation.status,
-        "attributed": int(changed.attributed) if changed else None,
-        "memory": changed.new_memory if changed else "",
-        "driver": changed.new_driver if changed else "",
-        "reruns": len(remediation.rerun.cells) if remediation.rerun else 0,
-        "opened": remediation.opened_at,
-        "changed": remediation.changed_at if changed else None,
-        "rerun": remediation.rerun_at if remediation.rerun else None,
-        "closed": remediation.closed_at if remediation.closed else None,
-        "abandoned": remediation.abandoned_at if remediation.abandoned else None,
-        "limitation": remediation.closed.limitation if remediation.closed else "",
-        "reason": remediation.abandoned.reason if remediation.abandoned else "",
-    }
+    def rows(self) -> list[RemediationRow]:
+        return list(map(self.row, self.remediations))

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from projections.fold import fold
-from projections.repair.outcomes import Outcomes
+from projections.fold import columns_of, fold
+from projections.repair.outcomes import OutcomeRow, Outcomes
 from projections.repair.results import AnalysedCell
 from schemas.events.grading import CellGraded
 from tests.projections.tiny_study import TinyStudy
@@ -19,7 +19,7 @@ def test_flags_stand_beside_the_outcome(whole: TinyStudy) -> None:
             )
         facts.append(fact)
     rows = fold(Outcomes(whole.artifacts.get), facts).rows()
-    assert {(row["resolved"], row["flagged"]) for row in rows} >= {
+    assert {(row.resolved, row.flagged) for row in rows} >= {
         (1, "canary did not fail; frames"),
         (0, ""),
     }
@@ -27,4 +27,4 @@ def test_flags_stand_beside_the_outcome(whole: TinyStudy) -> None:
 
 def test_what_the_table_counts_is_what_an_analysis_keeps() -> None:
     kept = {field.name for field in msgspec.structs.fields(AnalysedCell)}
-    assert kept - {"status"} == set(Outcomes.TABLES["outcomes"].columns)
+    assert kept - {"status"} == set(columns_of(OutcomeRow))

@@ -87,11 +87,11 @@ def test_what_is_mined_after_the_tasks_are_frozen_is_not_what_they_were_taken_fr
     mine(tiny, one)
     validate(tiny, one, FIRST, valid=True)
     freeze_tasks(tiny, FIRST)
-    before = mined_tasks(tiny).tables()
+    before = list(mined_tasks(tiny).rows())
     mine(tiny, other)
     validate(tiny, other, FIRST, valid=False)
     found = mined_tasks(tiny)
-    assert found.tables() == before
+    assert list(found.rows()) == before
     assert list(found.selection().validated["R001"]) == [FIRST]
     assert found.changed_since_frozen(one, "") == []
     (changed,) = found.changed_since_frozen(other, "")

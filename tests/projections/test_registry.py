@@ -1,26 +1,24 @@
 """What every projection must keep to, so that its tables can be asked and compared."""
 
 import sqlite3
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import pytest
 
 from ledger.log import Fact
-from projections.fold import Projection, Table, fold
-from projections.registry import PROJECTIONS, table_declarations
-from projections.store import create_table_sql
+from projections.fold import Projection, Row, columns_of, fold
+from projections.registry import PROJECTIONS, declared_tables
+from projections.store import BuiltFrom, create_table_sql
 from schemas.events.grading import CellGraded
 from tests.projections.tiny_study import TinyStudy, graded
 
-TABLES: Mapping[str, Table] = {**table_declarations(False), **table_declarations(True)}
+TABLES = (*declared_tables(False), *declared_tables(True))
 
 
 def test_names_are_unique() -> None:
-    names = [name for projection in PROJECTIONS for name in projection.TABLES]
+    names = [table.TABLE for table in TABLES]
     assert len(set(names)) == len(names)
-    assert "built_from" not in names
+    assert BuiltFrom.TABLE not in names
     assert len({projection.NAME for projection in PROJECTIONS}) == len(PROJECTIONS)
 
 
@@ -28,28 +26,20 @@ def test_names_are_unique() -> None:
 def test_rows_are_as_declared(
     projection: type[Projection], whole: TinyStudy, whole_facts: list[Fact]
 ) -> None:
-    state = fold(PROJECTIONS[projection](whole.artifacts.get), whole_facts)
-    tables = state.tables()
-    assert tables.keys() == projection.TABLES.keys()
-    for name, table in projection.TABLES.items():
-        assert set(table.key) <= set(table.columns)
-        keys = [tuple(row[column] for column in table.key) for row in tables[name]]
-        assert len(set(keys)) == len(keys), name
-        for row in tables[name]:
-            assert list(row) == list(table.columns), name
-            for column, kind in table.columns.items():
-                assert type(row[column]) in types_of(kind), (name, column)
+    rows = list(fold(PROJECTIONS[projection](whole.artifacts.get), whole_facts).rows())
+    assert {type(row) for row in rows} <= set(projection.TABLES)
+    keys = [(row.TABLE, *(row.as_dict()[column] for column in row.KEY)) for row in rows]
+    assert len(set(keys)) == len(keys)
+    for row in rows:
+        msgspec.convert(row.as_dict(), type(row))  # raises for a value that is not of its column
 
 
-def types_of(kind: Any) -> set[type]:
-    return set(getattr(kind, "__args__", (kind,)))
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_every_column_can_be_written_without_quotes(name: str) -> None:
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.TABLE)
+def test_every_column_can_be_written_without_quotes(table: type[Row]) -> None:
     connection = sqlite3.connect(":memory:")
-    connection.execute(create_table_sql(name, TABLES[name]))
-    assert connection.execute(f"SELECT {', '.join(TABLES[name].columns)} FROM {name}") is not None
+    connection.execute(create_table_sql(table))
+    columns = ", ".join(columns_of(table))
+    assert connection.execute(f"SELECT {columns} FROM {table.TABLE}") is not None
     connection.close()
 
 
@@ -64,9 +54,9 @@ def test_tables_in_front_of_the_gate_show_no_outcome(
     ]
     differing = []
     for projection, make in PROJECTIONS.items():
-        shown = fold(make(whole.artifacts.get), whole_facts).tables()
-        flipped = fold(make(whole.artifacts.get), others).tables()
-        if shown != flipped:
+        shown = fold(make(whole.artifacts.get), whole_facts)
+        flipped = fold(make(whole.artifacts.get), others)
+        if list(shown.rows()) != list(flipped.rows()):
             differing.append(projection.NAME)
             assert projection.GUARDED, projection.NAME
     assert differing == ["outcomes"]  # a transfer study has its outcomes elsewhere

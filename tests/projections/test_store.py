@@ -12,7 +12,6 @@ import pytest
 from ledger.errors import Integrity, Unfinished
 from ledger.memory_log import MemoryLog
 from projections import store
-from projections.fold import Table
 from projections.store import Generation
 from schemas.base import ArtifactRef
 from schemas.events.study import OutcomesInspected
@@ -117,16 +116,6 @@ def test_progress_is_reported_up_to_the_end(study: TinyStudy) -> None:
     with store.rebuild(study.directory, study.log, lambda *numbers: seen.append(numbers)) as made:
         count = made.built_from.seq + 1
     assert seen == [(0, count), (count, count)]
-
-
-def test_a_row_that_is_not_as_declared_is_refused(tmp_path: Path) -> None:
-    import sqlite_utils
-
-    database = sqlite_utils.Database(memory=True)
-    table = Table(key=("a",), columns={"a": int, "b": str | None})
-    with pytest.raises(AssertionError, match="things"):
-        store._insert(database, "things", table, [{"a": 1}])
-    database.close()
 
 
 # ---- switching -----------------------------------------------------------------------------------

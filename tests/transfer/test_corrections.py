@@ -129,7 +129,7 @@ def test_a_life(context: Context, do: Callable[..., None]) -> None:
     assert states(context)["B"] == "expired"
     do(withdraw("B"))
     assert states(context)["B"] == "withdrawn"
-    transitions = [(t["correction_id"], t["transition"]) for t in known(context).transitions]
+    transitions = [(t.correction_id, t.transition) for t in known(context).transitions]
     assert transitions == [
         ("A", "proposed"),
         ("C", "proposed"),
@@ -450,7 +450,7 @@ def test_high_consequence_is_ended_by_a_second_person_too(
         with pytest.raises(Refused, match="H has high consequence"):
             do(step(nobody))
     do(step("Cleo"))
-    assert known(context).transitions[-1]["by"] == "Cleo"
+    assert known(context).transitions[-1].by == "Cleo"
     assert states(context)["H"] != "active"
 
 

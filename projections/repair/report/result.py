@@ -113,9 +113,9 @@ def remarks(inputs: ReportInputs) -> tuple[str, ...]:
             f"Not as frozen: {counted(len(results.code_not_as_frozen), 'file')} of the code that "
             "computed this; see Deviations."
         )
-    late = [row for row in inputs.amendments.recorded if row["finding"] != "before_first_cell"]
+    late = [row for row in inputs.amendments.recorded if row.finding != "before_first_cell"]
     if late:
-        records = listed([row["seq"] for row in late])
+        records = listed([row.seq for row in late])
         remarks.append(
             f"Exploratory amendments after the first cell: {len(late)} (records {records}); see "
             "Deviations."
