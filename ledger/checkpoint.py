@@ -46,6 +46,7 @@ from ledger.signing_keys import (
     load_signing_key,
     parse_verifier_key,
 )
+from ledger.unsigned_tail import check_unsigned
 from schemas.events.ledger import LedgerCreated
 
 CHECKPOINT_INTERVAL = 1_000
@@ -253,7 +254,8 @@ class Checkpointer:
         user's configuration folder. Returns the note.
 
         Raises Integrity, and signs nothing, when the records contradict what was signed before or
-        what this user has seen before: an older copy of the study that was put back. Raises Refused
+        what this user has seen before (an older copy of the study that was put back), or when one
+        that no checkpoint covers cannot be of this program (``check_unsigned``). Raises Refused
         where another key than the user's has signed this ledger.
         """
         origin = _origin(log)
@@ -285,6 +287,7 @@ class Checkpointer:
                         "was signed; run `ledger verify-chain`"
                     )
         _extend(frontier, log, size)
+        check_unsigned(log, _signed(rows), size)
         note = sign_checkpoint(Checkpoint(origin, frontier.size, frontier.root()), key)
         if not rows or rows[-1][0] != frontier.size:
             log.add_checkpoint(frontier.size, note)
@@ -307,6 +310,7 @@ class Checkpointer:
         if seen is not None and seen.size > size:
             where = f"what was seen before ({seen_file(self._home, verifier)})"
             raise _shorter(seen.size, size, where)
+        check_unsigned(log, _signed(log.checkpoints()), size)
 
     def _signing_key(self, log: EventLog, origin: str) -> SigningKey:
         """The user's key, made where nobody has signed this ledger yet.
@@ -433,6 +437,11 @@ def _shorter(known: int, size: int, source: str) -> Integrity:
         "copy back. Where that is lost for good, delete the file that says what was seen, and the "
         "copy is gone on with; whoever holds a newer note sees the loss"
     )
+
+
+def _signed(rows: Sequence[tuple[int, bytes]]) -> int:
+    """How many records the newest of the ledger's own checkpoints covers."""
+    return parse_checkpoint(rows[-1][1]).checkpoint.size if rows else 0
 
 
 def _size(note: bytes) -> int:

@@ -34,6 +34,8 @@ class Event(Value):
     """First parts of the names of the streams that it may stand in; a log refuses it elsewhere."""
     CARRIES_OUTCOME: ClassVar[bool] = False
     """True where the event shows whether a cell succeeded: the inspection gate guards it."""
+    ONCE_FOR: ClassVar[tuple[str, ...] | None] = None
+    """Fields of an event that ends something: no two of its type in one stream agree in them."""
 
 
 END = r"$(?!\n)"

@@ -21,7 +21,7 @@ from ledger.study_directory import StudyDirectory
 from schemas.counted import counted
 
 if TYPE_CHECKING:
-    from ledger.verify.verification import Requirement
+    from ledger.verify.verification import Report, Requirement
 
 FINDINGS_SHOWN = 50
 
@@ -133,7 +133,7 @@ def command(
     if as_json:
         print_json(json.loads(report_json(report)))
         return exit_status(report)
-    print(f"status     {report.status}")
+    print(f"status     {report.status}; {_unsigned(report)}")
     print(f"events     {report.events}")
     if report.head is not None:
         print(f"head       seq {report.head.seq}  leaf {report.head.leaf}")
@@ -154,6 +154,12 @@ def command(
         print(f"           and {len(found) - FINDINGS_SHOWN} more (--json shows all)")
     print(f"assurance  {report.assurance}")
     return exit_status(report)
+
+
+def _unsigned(report: "Report") -> str:
+    if not report.unsigned:
+        return "every record is under a signature"
+    return f"no signature covers the last {counted(report.unsigned, 'record')}"
 
 
 def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:

@@ -122,6 +122,8 @@ class Report(msgspec.Struct, frozen=True):
 
     status: Status
     events: int
+    unsigned: int
+    """Records at the end that no checkpoint covers whose root matches."""
     head: VerifiedHead | None
     anchors: tuple[Anchor, ...]
     findings: tuple[Finding, ...]
@@ -177,7 +179,7 @@ def verify(path: Path, artifacts: Path | None = None, options: Options | None = 
             source = open_records(path, artifacts, live)
         except Damaged as error:
             finding = Finding("DB_CORRUPT", None, "a ledger", shown(str(error)))
-            return Report("violated", 0, None, (), (finding,), "Nothing could be read.")
+            return Report("violated", 0, 0, None, (), (finding,), "Nothing could be read.")
         try:
             return _Verification(source, options, home).run()
         except _WriterCame:
@@ -583,7 +585,11 @@ class _Verification:
         if status in ("verified", "unanchored") and not self._remember(anchors):
             said.append("What was seen could not be remembered for the next time.")
         findings = sorted(self.findings, key=lambda f: -1 if f.seq is None else f.seq)
-        return Report(status, self.events, head, tuple(anchors), tuple(findings), " ".join(said))
+        covered = max((a.size for a in anchors if a.kind != "last_seen"), default=0)
+        unsigned = max(0, self.following - covered)
+        return Report(
+            status, self.events, unsigned, head, tuple(anchors), tuple(findings), " ".join(said)
+        )
 
     def _remember(self, anchors: Sequence[Anchor]) -> bool:
         """Keep the newest signed root for the next verification; False where that cannot be."""

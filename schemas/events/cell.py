@@ -156,6 +156,7 @@ class CellFinished(Event):
 
     TYPE: ClassVar[str] = "cell.finished.v1"
     STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
+    ONCE_FOR: ClassVar[tuple[str, ...] | None] = ("attempt",)
     cell: Annotated[CellId, Meta(description="the planned cell")]
     attempt: Annotated[Count, Meta(description="attempt that ended, from 0")]
     ended: Annotated[CellClass, Meta(description="the class it ended in")]

@@ -23,6 +23,7 @@ class CommandCompleted(Event):
 
     TYPE: ClassVar[str] = "command.completed.v1"
     STREAMS: ClassVar[tuple[str, ...]] = ("command",)
+    ONCE_FOR: ClassVar[tuple[str, ...] | None] = ()
     command: Annotated[str, Meta(description="id of the command record")]
 
 
@@ -31,6 +32,7 @@ class CommandRefused(Event):
 
     TYPE: ClassVar[str] = "command.refused.v1"
     STREAMS: ClassVar[tuple[str, ...]] = ("command",)
+    ONCE_FOR: ClassVar[tuple[str, ...] | None] = ()
     command: Annotated[str, Meta(description="id of the command record")]
     reason: Annotated[str, Meta(description="the rule, and what to do")]
     exit_status: Annotated[int, Meta(ge=1, le=130, description="status of the refusing program")]
@@ -41,5 +43,6 @@ class CommandAbandoned(Event):
 
     TYPE: ClassVar[str] = "command.abandoned.v1"
     STREAMS: ClassVar[tuple[str, ...]] = ("command",)
+    ONCE_FOR: ClassVar[tuple[str, ...] | None] = ()
     command: Annotated[str, Meta(description="id of the command record")]
     reason: Annotated[str, Meta(description="how that was established")]

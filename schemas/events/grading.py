@@ -44,6 +44,7 @@ class CellGraded(Event):
     TYPE: ClassVar[str] = "cell.graded.v1"
     STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
+    ONCE_FOR: ClassVar[tuple[str, ...] | None] = ()
     cell: Annotated[CellId, Meta(description="the finished cell")]
     verdict: Annotated[
         Literal["resolved", "failed", "timeout", "not_graded", "infrastructure"],

@@ -261,6 +261,7 @@ class CaseFinished(Event):
     TYPE: ClassVar[str] = "case.finished.v1"
     STREAMS: ClassVar[tuple[str, ...]] = ("cell",)
     CARRIES_OUTCOME: ClassVar[bool] = True
+    ONCE_FOR: ClassVar[tuple[str, ...] | None] = ("attempt",)
     cell: Annotated[CellId, Meta(description="the planned cell")]
     attempt: Annotated[Count, Meta(description="attempt that ended, from 0")]
     ended: Annotated[CaseClass, Meta(description="the class it ended in")]

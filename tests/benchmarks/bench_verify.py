@@ -33,7 +33,9 @@ from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from ledger.verify.verification import verify
 from schemas.base import ArtifactRef
+from schemas.commands import AdvanceCell
 from schemas.events.cell import ToolCalled
+from schemas.events.command import CommandRequested
 
 REQUIRED_OF_PLAIN = 0.35
 ALLOWED_CHECKPOINT_SHARE = 0.03
@@ -63,6 +65,9 @@ def append(
     checkpointer = Checkpointer(directory)
     ref = Artifacts(directory.artifacts).put(b"def f(): ...\n" * 99, "text/x-python")
     padding = DATA_BYTES - len(encode_data(make_event(ref, 0, 0)))
+    advance = AdvanceCell(cell="R001-000/H000/M001/0")
+    request = NewEvent("role/cell", CommandRequested(role="cell", command=advance))
+    command = log.append(Batch(events=[request], actor="scheduler", run="bench"))[0].envelope().id
     appending = checkpointing = 0.0
     for first in range(0, events, batch):
         stream = f"cell/R001-{first // batch % streams:03}/H000/M001/0"
@@ -73,7 +78,7 @@ def append(
             ],
             actor="cell",
             run="bench",
-            cause="01980f3e-0000-7000-8000-000000000000",
+            cause=command,
             first_index=first,
         )
         begin = time.perf_counter()

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from ledger.artifacts import Artifacts
 from ledger.checkpoint import Checkpointer
-from ledger.clock import new_id
 from ledger.log import Batch, NewEvent
 from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from schemas.base import ArtifactRef, Event
+from schemas.commands import AdvanceCell
 from schemas.events.cell import BudgetCharged, ToolCalled, TurnStarted
+from schemas.events.command import CommandRequested
 
 BATCH = 100
 EVENTS_A_CELL = 120
@@ -44,7 +45,9 @@ def write(study: Path, number: int, events: int) -> None:
     log = SqliteLog.open(directory.ledger)
     checkpointer = Checkpointer(directory)
     ref = Artifacts(directory.artifacts).put(b"def f(): ...\n" * 99, "text/x-python")
-    cause = new_id()
+    advance = AdvanceCell(cell=f"R{number:03}-001/H000/M001/0")
+    request = NewEvent("role/cell", CommandRequested(role="cell", command=advance))
+    cause = log.append(Batch(events=[request], actor="scheduler", run="r"))[0].envelope().id
     versions: dict[str, int] = {}
     for first in range(0, events, BATCH):
         new, expected = [], {}

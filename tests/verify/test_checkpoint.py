@@ -36,7 +36,9 @@ from ledger.signing_keys import SigningKey, parse_verifier_key
 from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from ledger.verify.verification import verify
+from schemas.commands import AdvanceCell
 from schemas.events.cell import ProtocolViolated
+from schemas.events.command import CommandRequested
 from schemas.events.ledger import LedgerCreated
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text("utf-8"))
@@ -299,7 +301,8 @@ def test_interval_is_signed_once(sample: SampleLedger) -> None:
             NewEvent("cell/many", ProtocolViolated(turn=number, kind="k", detail="d"))
             for number in range(70)
         ]
-        cause = append_one(log, ProtocolViolated(turn=first, kind="cause", detail="d"))
+        advance = AdvanceCell(cell=f"R001-{first:03}/H000/M001/0")
+        cause = append_one(log, CommandRequested(role="cell", command=advance), "role/cell")
         stored = log.append(Batch(events=events, actor="cell", run="run-1", cause=cause))
         note = checkpointer.after_append(log, stored)
         if note is not None:
