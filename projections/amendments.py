@@ -20,18 +20,10 @@ from schemas.study_file import parse_study
 
 WHAT_CAN_BE_AMENDED = (
     "Bound by the freeze, and open to amendments: study.toml, the documents that it names, the "
-    "program's code and its libraries.",
-    "Of a transfer study study.toml may declare further memories, drivers and systems, whose cells "
-    "follow the plan, and change everything else but `[suite]`; what is declared already of a "
-    "memory, driver or system can be corrected or taken away until the first run has begun. "
-    "Families (prompts, fixtures, predicates, records) are bound as documents and open to none: "
-    "another family is another suite, a study with another suite.version.",
-    "Of a repair study the tasks and how they were selected are open to none; treatments and "
-    "models of planned cells can be corrected until the first cell has begun. A model that a "
-    "driver of a transfer study asks is held the same way. Of either kind `kind`, `id` and "
-    "`simulated` are open to none.",
+    "program's code and its libraries. `kind`, `id` and `simulated` are open to none."
 )
-"""Printed with the amendments; what a kind of study does in ``amend_study`` refuses the rest."""
+"""Printed with the amendments, and what the kind of study adds
+(:attr:`schemas.study.Study.OPEN_TO_AMENDMENTS`)."""
 
 Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
 IN_WORDS: Mapping[str, str] = {
@@ -185,7 +177,9 @@ def render_markdown(amendments: Amendments) -> str:
     lines += [f"Study digest {amendments.frozen.digest}.", ""]
     if not amendments.recorded:
         lines += ["No amendment has been recorded.", ""]
-    lines += [f"- {words}" for words in WHAT_CAN_BE_AMENDED]
+    lines.append(f"- {WHAT_CAN_BE_AMENDED}")
+    if amendments.study is not None:
+        lines.append(f"- {amendments.study.OPEN_TO_AMENDMENTS}")
     lines.append("")
     for number, amendment in enumerate(amendments.recorded, start=1):
         lines += [

@@ -135,6 +135,8 @@ class Study(Value, metaclass=_StudyMeta):
 
     KIND: ClassVar[str]
     """What ``kind`` is in every study of this form."""
+    OPEN_TO_AMENDMENTS: ClassVar[str]
+    """In words for the report: what of this kind an amendment may change, and what it may not."""
     GRADED: ClassVar[bool]
     """Whether a grader gives every ended cell a verdict; else verdicts are projections of what the
     runs have recorded."""

@@ -148,6 +148,7 @@ REPAIR = StudyKind(
     before_freeze=_before_freeze,
     orders=_orders,
     freeze_summary=_freeze_summary,
+    status=lambda progress: (),
     roles=("cell", "test_run", "grader"),
     workers=_workers,
     next_step=next_step,

@@ -58,6 +58,8 @@ class StudyKind:
     orders: Callable[[], Handlers]
     """Handlers of what a person orders in this kind's own way: plan, freeze, amend, start a run."""
     freeze_summary: Callable[[Context, Progress, StudyFrozen], FreezeSummary]
+    status: Callable[[Progress], Sequence[str]]
+    """What ``ledger status`` says of a frozen study of this kind alone, a line each."""
     roles: tuple[Role, ...]
     """Of its workers, beside scheduler and model server. One process each, but as many graders as
     the machine has room for."""

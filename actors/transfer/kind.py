@@ -70,6 +70,12 @@ def _freeze_summary(context: Context, progress: Progress, frozen: StudyFrozen) -
     )
 
 
+def _status(progress: Progress) -> Sequence[str]:
+    assert progress.suite is not None
+    families = counted(len(progress.suite.families), "family")
+    return (f"suite       {progress.suite.version}, {families}",)
+
+
 def _unbound(context: Context, study: TransferStudy) -> list[str]:
     """Files of other people's systems that no document binds."""
     from actors.memory_systems.contract import SystemFailure
@@ -137,6 +143,7 @@ TRANSFER = StudyKind(
     before_freeze=lambda context, study: "`ledger transfer validate`, then `ledger freeze`",
     orders=_orders,
     freeze_summary=_freeze_summary,
+    status=_status,
     roles=("memory_session",),
     workers=_workers,
     next_step=next_step,

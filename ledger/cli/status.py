@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from actors.loop import Context
-from ledger.cli.options import json_option, print_json, print_table, reading, study_option
+from ledger.cli.options import (
+    json_option,
+    print_json,
+    print_table,
+    printable,
+    reading,
+    study_option,
+)
 from ledger.errors import LedgerError
 from schemas.counted import counted
 
@@ -24,6 +31,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     Says too what is not as it was frozen, and what comes next.
     """
     from actors.study.declarations import differs, not_as_frozen
+    from actors.study_kinds import kind_of
     from ledger.cli.next_step import as_bound
     from ledger.cli.run import summary
     from projections.fold import fold
@@ -68,9 +76,8 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
     print(f"done        {progress.cells_in_words()}")
     if progress.is_graded:
         print(f"graded      {progress.graded()}")
-    if progress.suite is not None:
-        families = counted(len(progress.suite.families), "family")
-        print(f"suite       {progress.suite.version}, {families}")
+    for line in kind_of(progress.study).status(progress) if progress.study else ():
+        print(printable(line))
     loads = counted(progress.model_switches, "load")
     print(f"model       {progress.resident or 'none resident'}, {loads}")
     print(

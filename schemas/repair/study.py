@@ -240,6 +240,10 @@ class RepairStudy(Study):
 
     KIND: ClassVar[str] = "repair"
     GRADED: ClassVar[bool] = True
+    OPEN_TO_AMENDMENTS: ClassVar[str] = (
+        "The tasks and how they were selected are open to no amendment; treatments and models of "
+        "planned cells can be corrected until the first cell has begun."
+    )
     kind: Annotated[Literal["repair"], Meta(description="which study: repair of mined tasks")]
     preregistered: Annotated[
         bool, Meta(description="true: grading must wait until the last cell has ended")

@@ -166,6 +166,14 @@ class TransferStudy(Study):
 
     KIND: ClassVar[str] = "transfer"
     GRADED: ClassVar[bool] = False
+    OPEN_TO_AMENDMENTS: ClassVar[str] = (
+        "study.toml may declare further memories, drivers and systems, whose cells follow the "
+        "plan, and change everything else but `[suite]`; what is declared already of a memory, "
+        "driver, system or model of a driver can be corrected or taken away until the first run "
+        "has begun. Families (prompts, fixtures, predicates, records) are bound as documents and "
+        "open to no amendment: another family is another suite, a study with another "
+        "suite.version."
+    )
     kind: Annotated[Literal["transfer"], Meta(description="which study: transfer of corrections")]
     suite: Suite
     memories: Annotated[tuple[Memory, ...], Meta(min_length=1)]

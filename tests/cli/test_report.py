@@ -62,8 +62,9 @@ def test_the_files_lie_under_the_head_of_the_analysis(ledger: Run, analysed: Pat
     assert digests["results.json"] == analysis.results.digest
     amendments = (folder / "PROTOCOL_AMENDMENTS.md").read_text()
     assert "No amendment has been recorded." in amendments
-    for what in ("study.toml", "documents", "libraries", "memories, drivers", "Families", "tasks"):
-        assert what in amendments, "it says what can be amended, of either kind of study"
+    for what in ("study.toml", "documents", "libraries", "treatments", "tasks"):
+        assert what in amendments, "it says what can be amended"
+    assert "Families" not in amendments, "in a study of this kind"
 
 
 def test_a_second_report_has_the_same_bytes(ledger: Run, analysed: Path, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class CoinStudy(Study):
     """The whole of ``study.toml`` for `kind = "coins"`."""
 
     KIND: ClassVar[str] = "coins"
+    OPEN_TO_AMENDMENTS: ClassVar[str] = "Coins that were not thrown yet."
     GRADED: ClassVar[bool] = False
     kind: Annotated[Literal["coins"], Meta(description="which study: coins")]
     coins: tuple[str, ...]
@@ -178,6 +179,7 @@ COINS = StudyKind(
     freeze_summary=lambda context, progress, frozen: FreezeSummary(
         counts={"coins": len(progress.cells)}, bound=(f"{len(progress.cells)} coins",)
     ),
+    status=lambda progress: ("coins       of metal",),
     roles=("memory_session",),
     workers=workers,
     next_step=next_step,
@@ -232,6 +234,7 @@ def test_a_kind_that_is_declared_goes_from_init_to_report(ledger: Run, tmp_path:
     run_in_this_process(study)
     status = ledger("status", *where).out
     assert "state       complete" in status and "done        3 of 3 cells" in status, status
+    assert "coins       of metal" in status
     hidden = ledger("show", "penny/hand/hand/0", *where)
     assert "(masked)" in hidden.out and "completed" not in hidden.out, hidden
     analysed = ledger("analyze", "--reason", "the last coin has landed", *where)
