@@ -16,18 +16,15 @@ the generator at its next ``AskModel``. An arm that returns without ``Submit`` h
 The same inputs give the same effects, so a recorded cell can be driven again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
-if TYPE_CHECKING:  # the tools import this module, so the names are only needed by type checkers
-    from harnesses.tools.workspace import Workspace
-    from schemas.transfer.offered_tool import OfferedTool
+from harnesses.workspace import Refusal, Workspace
+from schemas.transfer.offered_tool import OfferedTool
 
 ReasoningHistory = Literal["omit", "tool_chain", "keep"]
 
@@ -43,17 +40,6 @@ Violation = Literal[
     "reasoning_in_content",  # <think> or a harmony analysis channel in the visible text
     "harmony_in_content",  # any other <|channel|> markup there
 ]
-
-Refusal = Literal[
-    "invalid_path",  # empty, NUL or control character, not UTF-8, a name that is too long
-    "outside_tree",  # absolute, drive letter, backslash, `..`
-    "git_directory",
-    "symlink",  # a symlink or submodule, or a path below one
-    "protected_path",  # tests, test infrastructure, dependency files
-    "not_production",  # any other file that is not production code
-    "too_large",
-]
-"""Kinds of attempt against the patch policy. The attempt has no effect; the engine records it."""
 
 
 @dataclass(frozen=True, slots=True)

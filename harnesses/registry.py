@@ -22,7 +22,7 @@ _SHARED_SOURCES = (
     "tools/output.py",
     "tools/read_file.py",
     "tools/search.py",
-    "tools/workspace.py",
+    "workspace.py",
 )
 
 HARNESSES: dict[str, Harness] = {

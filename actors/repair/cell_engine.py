@@ -12,7 +12,7 @@ recorded results, so both must come to the same events, byte for byte.
 """
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -152,30 +152,24 @@ class CellEngine:
                 effect = self._program.send(result)  # type: ignore[arg-type]
             except StopIteration:
                 return Ended("model_stop", "the arm ended without submitting")
-            if isinstance(effect, Submit):
-                self._program.close()
-                return Ended("submitted", "", submitted=True)
-            if isinstance(effect, AskModel):
-                return self._ask(effect)
-            if isinstance(effect, CallTool):
-                result = self._call_tool(effect)
-            elif self.tool_calls >= self.budgets.tool_calls:
-                result = TOOL_CALLS_USED_UP
-            elif self.test_runs >= self.budgets.test_runs:
-                result = TEST_RUNS_USED_UP
-            else:
-                return self._run_tests(effect)
+            outcome = _PERFORM[type(effect)](self, effect)
+            if isinstance(outcome, Need):
+                if isinstance(outcome, Ended):
+                    self._program.close()
+                return outcome
+            result = outcome
+
+    def _submit(self, effect: Submit) -> Need:
+        return Ended("submitted", "", submitted=True)
 
     def _ask(self, effect: AskModel) -> Need:
         if self.turns >= self.budgets.turns:
-            self._program.close()
             return Ended("budget_exhausted", f"{self.turns} turns used without submitting")
         messages, tools = wire(effect.messages), wire_tools(effect.tools)
         prompt_tokens = estimate_tokens([messages, tools])
         generation = self.model.generation
         room = self.model.context_length - prompt_tokens - ANSWER_MARGIN_TOKENS
         if room < MINIMUM_ANSWER_TOKENS:
-            self._program.close()
             return Ended(
                 "context_overflow",
                 f"about {prompt_tokens} prompt tokens leave {max(room, 0)} for the answer",
@@ -248,7 +242,11 @@ class CellEngine:
             )
         return result
 
-    def _run_tests(self, effect: RunPublicTests) -> Need:
+    def _run_tests(self, effect: RunPublicTests) -> Need | ToolResult:
+        if self.tool_calls >= self.budgets.tool_calls:
+            return TOOL_CALLS_USED_UP
+        if self.test_runs >= self.budgets.test_runs:
+            return TEST_RUNS_USED_UP
         self._charge("tool_call")
         self._charge("test_run")
         return NeedTests(self.test_runs - 1, self.keep(self.overlay(), JSON))
@@ -265,6 +263,15 @@ class CellEngine:
         setattr(self, counter, used)
         limit = getattr(self.budgets, counter)
         self.events.append(BudgetCharged(kind=kind, used=used, limit=limit))
+
+
+_PERFORM: Mapping[type[Effect], Callable[[CellEngine, Any], Need | EffectResult]] = {
+    AskModel: CellEngine._ask,
+    CallTool: CellEngine._call_tool,
+    RunPublicTests: CellEngine._run_tests,
+    Submit: CellEngine._submit,
+}
+"""What the engine does with each effect: it needs the outside world, or has the result at once."""
 
 
 def estimate_tokens(content: Any) -> int:

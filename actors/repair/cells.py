@@ -30,7 +30,7 @@ from actors.study.digests import model_digest
 from actors.test_runs.patches import CandidatePatch, make_patch
 from harnesses import registry
 from harnesses.contract import CellInput
-from harnesses.tools.workspace import Workspace
+from harnesses.workspace import Workspace
 from ledger.errors import Integrity, Refused
 from ledger.log import Fact, NewEvent
 from projections.fold import ReadArtifact

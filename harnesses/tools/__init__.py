@@ -16,7 +16,7 @@ from harnesses.tools.list_files import LIST_FILES, list_files
 from harnesses.tools.output import TURN_TOKENS
 from harnesses.tools.read_file import READ_FILE, read_file
 from harnesses.tools.search import SEARCH, search
-from harnesses.tools.workspace import Refused, ToolError, Workspace
+from harnesses.workspace import Refused, ToolError, Workspace
 
 _TOOLS: Mapping[str, tuple[ToolSpec, Callable[[Workspace, Any, int], ToolResult]]] = {
     "search": (SEARCH, search),

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from harnesses.contract import ToolResult, ToolSpec
 from harnesses.retrieval.snapshot import display_path
-from harnesses.tools.workspace import ToolError, Workspace
+from harnesses.workspace import ToolError, Workspace
 from schemas.base import Value
 
 

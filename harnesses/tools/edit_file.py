@@ -8,7 +8,7 @@ from harnesses.contract import ToolResult, ToolSpec
 from harnesses.retrieval.snapshot import count_lines, display_path
 from harnesses.tools.output import fenced
 from harnesses.tools.read_file import numbered_lines
-from harnesses.tools.workspace import ToolError, Workspace
+from harnesses.workspace import ToolError, Workspace
 from schemas.base import Value
 
 CONTEXT_LINES = 3

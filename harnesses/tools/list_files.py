@@ -7,7 +7,7 @@ from msgspec import Meta
 from harnesses.contract import ToolResult, ToolSpec
 from harnesses.retrieval.snapshot import SnapshotFile, display_path
 from harnesses.tools.output import BLOCK_TOKENS, MIN_ROOM, NO_ROOM, estimate_tokens, fenced
-from harnesses.tools.workspace import ToolError, Workspace, short_path
+from harnesses.workspace import ToolError, Workspace, short_path
 from schemas.base import Value
 
 RESERVED_TOKENS = 80

@@ -15,7 +15,7 @@ from harnesses.tools.output import (
     estimate_tokens,
     fenced,
 )
-from harnesses.tools.workspace import ToolError, Workspace
+from harnesses.workspace import ToolError, Workspace
 from schemas.base import Value
 
 LINE_CHARACTERS = 2_000

@@ -17,7 +17,7 @@ from harnesses.tools.output import (
     estimate_tokens,
     fenced,
 )
-from harnesses.tools.workspace import ToolError, Workspace, short_path
+from harnesses.workspace import ToolError, Workspace, short_path
 from schemas.base import Value
 
 MAX_FILES = 20

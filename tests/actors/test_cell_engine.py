@@ -21,7 +21,7 @@ from actors.repair.cell_engine import (
 from harnesses import registry
 from harnesses.contract import CellInput
 from harnesses.retrieval.snapshot import FileClass, snapshot, snapshot_file
-from harnesses.tools.workspace import Workspace
+from harnesses.workspace import Workspace
 from schemas.base import ArtifactRef
 from schemas.events.cell import BudgetCharged, ProtocolViolated, ToolCalled
 from schemas.repair.overlay import decode_changes

@@ -1,9 +1,12 @@
 """Five generic import names in one distribution: nobody else may provide them."""
 
+import ast
 import importlib.metadata
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,26 @@ def test_import_contracts_hold() -> None:
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([lint], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    imports = {name: set(_imported(path, files)) - {name} for name, path in files.items()}
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
+
+
+def _imported(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+    """Our modules that a file imports, also inside of functions and for type checkers only."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in files)
+        elif isinstance(node, ast.ImportFrom) and node.module in files:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in files else node.module for name in inner)
 
 
 def test_help_loads_no_heavy_library() -> None:

@@ -13,7 +13,7 @@ from actors.test_runs.patches import make_patch
 from harnesses import registry
 from harnesses.contract import CellInput
 from harnesses.retrieval.snapshot import FileClass, snapshot, snapshot_file
-from harnesses.tools.workspace import Workspace
+from harnesses.workspace import Workspace
 from schemas.events.cell import ProtocolViolated, ToolCalled
 from schemas.repair.overlay import Changes, WrittenFile, decode_changes
 from schemas.repair.study import Budgets

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from harnesses.retrieval.snapshot import FileClass, SnapshotFile, snapshot, snapshot_file
-from harnesses.tools.workspace import Workspace
+from harnesses.workspace import Workspace
 
 
 def classify(path: str, content: bytes) -> FileClass:

@@ -2,7 +2,7 @@ import pytest
 
 from harnesses.retrieval.snapshot import snapshot_file
 from harnesses.tools import dispatch
-from harnesses.tools.workspace import MAX_FILE_BYTES, MAX_OVERLAY_BYTES
+from harnesses.workspace import MAX_FILE_BYTES, MAX_OVERLAY_BYTES
 
 
 def edit(workspace, path, old, new, room=8_000):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from harnesses.retrieval.snapshot import FileClass, Snapshot, display_path, snapshot, snapshot_file
 from harnesses.tools import dispatch
-from harnesses.tools.workspace import MAX_OVERLAY_BYTES, Workspace
+from harnesses.workspace import MAX_OVERLAY_BYTES, Workspace
 
 PROTECTED = frozenset({"src/hidden.py", "tests/test_new.py"})
 

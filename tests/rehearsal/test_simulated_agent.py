@@ -26,7 +26,7 @@ from harnesses.contract import AskModel, CallTool, CellInput, Submit, ToolResult
 from harnesses.registry import HARNESSES, read_prompts
 from harnesses.retrieval.snapshot import snapshot, snapshot_file
 from harnesses.tools import dispatch
-from harnesses.tools.workspace import Workspace
+from harnesses.workspace import Workspace
 
 STATEMENT = "The header parser drops repeated fields: parse_fields keeps only the last one."
 

@@ -7,8 +7,8 @@ arm names is text from a model: it is checked before it is looked up.
 import re
 import unicodedata
 from collections.abc import Callable
+from typing import Literal
 
-from harnesses.contract import Refusal
 from harnesses.retrieval.snapshot import (
     FileClass,
     Snapshot,
@@ -26,6 +26,17 @@ MAX_PATH_BYTES = 1_024
 PROTECTED_CLASSES = ("test", "infrastructure", "dependency")
 
 _DRIVE = re.compile(r"^[A-Za-z]:([\\/]|$)")
+
+Refusal = Literal[
+    "invalid_path",  # empty, NUL or control character, not UTF-8, a name that is too long
+    "outside_tree",  # absolute, drive letter, backslash, `..`
+    "git_directory",
+    "symlink",  # a symlink or submodule, or a path below one
+    "protected_path",  # tests, test infrastructure, dependency files
+    "not_production",  # any other file that is not production code
+    "too_large",
+]
+"""Kinds of attempt against the patch policy. The attempt has no effect; the engine records it."""
 
 
 class ToolError(Exception):
