@@ -69,6 +69,7 @@ def report(context: Context, recorded: Recorded[Results], pages: bool) -> Mappin
             results=recorded.results,
             study=of_kind(RepairStudy, progress.study),
             tasks=progress.tasks,
+            plan=progress.prepared_plan.cells if progress.prepared_plan else (),
             amendments=amendments,
             mined=mined.selection(),
             conduct=conduct,

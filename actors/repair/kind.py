@@ -9,6 +9,7 @@ from actors.repair.scheduling import next_step
 from actors.study.kind import FreezeSummary, StudyKind, Template
 from actors.study.reexecution import Comparison
 from projections.fold import fold
+from projections.plan_balance import PlanBalance, plan_balance
 from projections.progress import Progress
 from schemas import commands
 from schemas.commands import Role
@@ -67,6 +68,16 @@ def _orders() -> Handlers:
     from actors.repair.freezing import ORDERS
 
     return ORDERS
+
+
+def _plan_balance(progress: Progress, study: Study) -> PlanBalance:
+    plan = progress.prepared_plan
+    assert plan is not None
+    return plan_balance(
+        plan.cells,
+        {task.id: task.repository for task in progress.tasks.values()},
+        of_kind(RepairStudy, study).compared,
+    )
 
 
 def _freeze_summary(context: Context, progress: Progress, frozen: StudyFrozen) -> FreezeSummary:
@@ -147,6 +158,7 @@ REPAIR = StudyKind(
     first_command="ledger tasks mine",
     before_freeze=_before_freeze,
     orders=_orders,
+    plan_balance=_plan_balance,
     freeze_summary=_freeze_summary,
     status=lambda progress: (),
     roles=("cell", "test_run", "grader"),

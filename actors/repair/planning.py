@@ -6,6 +6,7 @@ in ``docs/statistics.md``.
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Literal
 
 from ledger.errors import Refused
 from schemas.counted import counted
@@ -19,11 +20,11 @@ def make_plan(study: RepairStudy, tasks: Sequence[Task]) -> Plan:
     """Matrix first, repeats last and grouped by model.
 
     The first model of a task is its counter mod M, the counter running on over the repositories:
-    A B, B A, A B … Within a block (a repository under a model) row ``i`` starts the cycle of
-    treatments at (rows of the blocks before + i) mod T, so that each treatment stands in each
-    position about equally often.
+    A B, B A, A B … Within a block (a repository under a model) row ``i`` is the one at (rows of
+    the blocks before + i) of the declared design, so that each treatment stands in each position
+    about equally often.
     """
-    arms = [treatment.id for treatment in study.treatments]
+    rows = treatment_orders(study.order.design, [treatment.id for treatment in study.treatments])
     agents = [model.id for model in study.models]
     ordered: list[Task] = []
     cells: list[tuple[CellId, str]] = []
@@ -33,7 +34,7 @@ def make_plan(study: RepairStudy, tasks: Sequence[Task]) -> Plan:
         for i, task in enumerate(block):
             for agent in _rotated(agents, len(ordered) + i):
                 row = rows_before + agents.index(agent) * len(block) + i
-                for arm in _rotated(arms, row):
+                for arm in rows[row % len(rows)]:
                     cells.append((CellId(unit=task.id, arm=arm, agent=agent, repeat=0), "matrix"))
         ordered += block
         rows_before += len(block) * len(agents)
@@ -49,6 +50,26 @@ def make_plan(study: RepairStudy, tasks: Sequence[Task]) -> Plan:
             for position, (cell, b) in enumerate(cells)
         )
     )
+
+
+def treatment_orders(
+    design: Literal["cyclic", "williams"], treatments: Sequence[str]
+) -> list[list[str]]:
+    """The rows of a design, to be used one after another.
+
+    ``cyclic``: T rotations. ``williams``: T rows for an even number of treatments, 2 T for an odd
+    one, in which every treatment precedes, and directly precedes, every other one equally often
+    (Williams 1949, Australian Journal of Scientific Research A 2:149-168).
+    """
+    number = len(treatments)
+    if design == "cyclic":
+        return [_rotated(treatments, start) for start in range(number)]
+    zigzag = [(-place // 2) % number if place % 2 else place // 2 for place in range(number)]
+    rows = [[(place + start) % number for place in zigzag] for start in range(number)]
+    if number % 2:
+        # Each row with its reverse: what came before now comes after.
+        rows = [each for row in rows for each in (row, row[::-1])]
+    return [[treatments[place] for place in row] for row in rows]
 
 
 def repeat_cells(study: RepairStudy, tasks: Sequence[Task]) -> list[tuple[str, str, str]]:

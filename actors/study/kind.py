@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actors.loop import Context, Handlers
 from actors.study.reexecution import Execute
 from actors.study.scheduler import NextStep
+from projections.plan_balance import PlanBalance
 from projections.progress import Progress
 from schemas.base import Event
 from schemas.commands import Command, Role
@@ -57,6 +58,8 @@ class StudyKind:
     way."""
     orders: Callable[[], Handlers]
     """Handlers of what a person orders in this kind's own way: plan, freeze, amend, start a run."""
+    plan_balance: Callable[[Progress, Study], PlanBalance | None]
+    """How even the prepared plan of a declared study is; None where its order has no design."""
     freeze_summary: Callable[[Context, Progress, StudyFrozen], FreezeSummary]
     status: Callable[[Progress], Sequence[str]]
     """What ``ledger status`` says of a frozen study of this kind alone, a line each."""

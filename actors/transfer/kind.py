@@ -142,6 +142,7 @@ TRANSFER = StudyKind(
     first_command="ledger transfer validate",
     before_freeze=lambda context, study: "`ledger transfer validate`, then `ledger freeze`",
     orders=_orders,
+    plan_balance=lambda progress, study: None,
     freeze_summary=_freeze_summary,
     status=_status,
     roles=("memory_session",),

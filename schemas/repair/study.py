@@ -178,6 +178,18 @@ class Budgets(Value):
     ] = 3
 
 
+class Order(Value):
+    """In which order the treatments of a task run."""
+
+    design: Annotated[
+        Literal["cyclic", "williams"],
+        Meta(
+            description="`cyclic`: rotated from task to task, positions balanced; `williams`: "
+            "Williams (1949), which balances the order within every pair too"
+        ),
+    ] = "cyclic"
+
+
 class Repeats(Value):
     """The reliability audit: `cells` of seed 0, chosen before outcomes, run again at `seeds`."""
 
@@ -254,9 +266,15 @@ class RepairStudy(Study):
     models: Annotated[tuple[Model, ...], Meta(min_length=1)]
     treatments: Annotated[tuple[Treatment, ...], Meta(min_length=1)]
     budgets: Budgets = Budgets()
+    order: Order = Order()
     repeats: Repeats = Repeats()
     contrasts: tuple[Contrast, ...] = ()
     analysis: Analysis = Analysis()
+
+    @property
+    def compared(self) -> tuple[tuple[str, str, str, str], ...]:
+        """(contrast, new, baseline, model) of every declared contrast."""
+        return tuple((each.id, each.new, each.baseline, each.model) for each in self.contrasts)
 
     @property
     def runs_foreign_code(self) -> bool:

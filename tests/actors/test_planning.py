@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.repair.planning import make_plan, repeat_cells
+from actors.repair.planning import make_plan, repeat_cells, treatment_orders
 from ledger.errors import Refused
+from projections.plan_balance import PlanBalance, plan_balance
 from schemas.base import ArtifactRef
-from schemas.repair.study import RepairStudy
+from schemas.repair.study import Contrast, Order, RepairStudy
 from schemas.repair.task import FailToPass, Overlay, Size, Task
 
 ORACLE = json.loads(
@@ -149,3 +150,52 @@ def test_the_order_of_the_frozen_tasks_does_not_matter_between_repositories() ->
 def test_an_unbalanced_number_of_repeats_is_refused_with_the_right_number() -> None:
     with pytest.raises(Refused, match="24"):
         make_plan(study_two(repeats=10), TASKS)
+
+
+def balance_of(design: str) -> PlanBalance:
+    study = msgspec.structs.replace(
+        study_two(repeats=0),
+        order=Order(design=design),
+        contrasts=tuple(
+            Contrast(id=f"{arm}-{model}", new=arm, baseline="H000", model=model, claim="component")
+            for arm in ARMS[1:]
+            for model in ORACLE["models"]
+        ),
+    )
+    tasks = [task(f"{r}-{n:03}") for r in ORACLE["repositories"] for n in range(1, 21)]
+    repository_of = {each.id: each.repository for each in tasks}
+    return plan_balance(make_plan(study, tasks).cells, repository_of, study.compared)
+
+
+def test_the_cyclic_order_balances_positions_and_not_pairs() -> None:
+    balance = balance_of("cyclic")
+    assert {len({*margin.cells.values()}) for margin in balance.margins} == {1}
+    assert {count for each in balance.positions for count in each.counts} == {17, 18}
+    primary = next(pair for pair in balance.pair_orders if pair.contrast == "H007-M002")
+    assert (primary.new_first, primary.tasks) == (17, 60)
+    assert "H007-M002: H007 runs before H000 on 17 of 60 tasks with M002" in balance.uneven
+
+
+def test_a_williams_design_balances_the_order_within_pairs_too() -> None:
+    """Of 120 rows 8 x 14 are whole designs: only the last 8 can be uneven."""
+    balance = balance_of("williams")
+    assert {len({*margin.cells.values()}) for margin in balance.margins} == {1}
+    for each in balance.positions:
+        assert max(each.counts) - min(each.counts) <= 2
+    for pair in balance.pair_orders:
+        assert abs(2 * pair.new_first - pair.tasks) <= 4
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 7])
+def test_every_treatment_precedes_and_follows_every_other_equally_often(number: int) -> None:
+    names = [f"T{n}" for n in range(number)]
+    rows = treatment_orders("williams", names)
+    assert len(rows) == number * (1 + number % 2)
+    assert all(sorted(row) == names for row in rows)
+    for place in range(number):
+        assert len({*Counter(row[place] for row in rows).values()}) == 1
+    next_to = Counter(pair for row in rows for pair in zip(row, row[1:], strict=False))
+    before = Counter((a, b) for row in rows for i, a in enumerate(row) for b in row[i + 1 :])
+    every = {(a, b) for a in names for b in names if a != b}
+    assert next_to.keys() == before.keys() == every
+    assert len({*next_to.values()}) == len({*before.values()}) == 1

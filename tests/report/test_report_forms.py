@@ -127,6 +127,7 @@ def test_sections_stand_in_the_declared_order(page: Page) -> None:
             "funnel",
             "gold-symbol",
             "robustness",
+            "order",
             "models",
             "isolation",
             "tasks",

@@ -6,6 +6,7 @@ declared power); no clock is read: the same records give the same report."""
 from projections.repair.report.contrasts import contrasts_section, effects_section
 from projections.repair.report.hierarchical import hierarchical_section
 from projections.repair.report.inputs import ReportInputs
+from projections.repair.report.order import order_section
 from projections.repair.report.outcomes import (
     gold_symbol_section,
     mechanism_section,
@@ -82,6 +83,7 @@ def build_report(inputs: ReportInputs) -> Report:
                 mechanism_section(results),
                 gold_symbol_section(results),
                 robustness_section(results),
+                order_section(inputs.plan, study, inputs.tasks),
                 models_section(results),
                 isolation_section(conduct),
                 task_funnel_section(inputs.mined, inputs.tasks, study),

@@ -1,12 +1,13 @@
 """What the report of a repair study is made from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from projections.amendments import Amendments
 from projections.repair.results import Results
 from projections.repair.tasks import MinedTasks
 from projections.report.conduct import Conduct
+from schemas.plan import PlannedCell
 from schemas.repair.study import RepairStudy
 from schemas.repair.task import Task
 
@@ -23,6 +24,7 @@ class ReportInputs:
     results: Results
     study: RepairStudy
     tasks: Mapping[str, Task]
+    plan: Sequence[PlannedCell]
     amendments: Amendments
     mined: MinedTasks
     conduct: Conduct
