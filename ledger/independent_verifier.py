@@ -27,6 +27,7 @@ BASE64 = rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQ
 FORM = rb"([!-~]+)\n(0|[1-9]\d{0,19})\n(%b)\n\n((?:\xe2\x80\x94 [!-~\x80-\xff]+ %b\n){1,16})"
 NOTE = re.compile(FORM % (BASE64, BASE64))
 SCHEMA = "f5dcbe6875f421865c1ac00708caf160cccdb4e53362d2d1c00b6e1e3489a6cf"
+OURS = "sql NOT GLOB 'CREATE TABLE sqlite_stat[14](tbl,idx,*)'"
 FLOAT = os.urandom(16).hex()  # marks a number with a fraction, whose text is taken as it stands
 Rows = Iterator[tuple[int | None, bytes, Any, Any]]
 Point = tuple[int, int, int, int]
@@ -36,8 +37,7 @@ findings: dict[str, int] = {}
 def finding(code: str, seq: int | None, text: str) -> None:
     findings[code] = findings.get(code, 0) + 1
     if findings[code] <= 20:  # the others are counted
-        shown = text.encode("unicode_escape", "backslashreplace").decode("ascii")[:400]
-        print("FINDING", code, "-" if seq is None else f"seq {seq}", shown)
+        print("FINDING", code, "-" if seq in (None, -1) else f"seq {seq}", ascii(text)[1:-1][:400])
 
 
 def sha256(*parts: bytes) -> bytes:
@@ -62,8 +62,7 @@ def times(scalar: int, point: Point) -> Point:
 
 def decode_point(data: bytes) -> Point | None:
     """Section 5.1.3; None for what is no point."""
-    y = int.from_bytes(data, "little")
-    sign, y = y >> 255, y & ((1 << 255) - 1)
+    sign, y = divmod(int.from_bytes(data, "little"), 1 << 255)
     square = (y * y - 1) * pow(D * y * y + 1, P - 2, P) % P
     x = pow(square, (P + 3) // 8, P)
     x = x * pow(2, (P - 1) // 4, P) % P if (x * x - square) % P else x
@@ -98,8 +97,6 @@ def read(path: str, at_most: int) -> bytes:
 
 def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
     """(rows, artifacts' folder, notes); a row is (seq, record, leaf, columns) or only a record."""
-    for name in ("ledger.db", "var/ledger.db", "records.jsonl"):
-        path = inside if os.path.lexists(inside := os.path.join(path, name)) else path
     is_db = read(path, 16) == b"SQLite format 3\0" or path.endswith(".db")
     folder = os.path.dirname(os.path.abspath(path))
     artifacts, log, mark = (f"{folder}/{n}" for n in ("artifacts", "checkpoints.log", "imported"))
@@ -112,7 +109,7 @@ def open_ledger(path: str) -> tuple[Rows, str | None, bytes]:
     connection = sqlite3.connect(uri, uri=True)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * MAX_RECORD)
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
-    query = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name LIMIT 99"
+    query = f"SELECT type, name, sql FROM sqlite_master WHERE {OURS} ORDER BY name LIMIT 99"
     marks = "SELECT * FROM pragma_application_id, pragma_user_version"
     found = repr([*connection.execute(query), *connection.execute(marks)])
     if hashlib.sha256(found.encode()).hexdigest() != SCHEMA:
@@ -183,7 +180,7 @@ def check_artifact(folder: str, ref: dict[str, Any], seq: int) -> None:
     digest, length = str(ref["digest"]), ref["length"]
     path = os.path.join(folder, digest[:2], digest)
     sound = re.fullmatch("[0-9a-f]{64}", digest) and type(length) is int and length <= MAX_ARTIFACT
-    if not sound or os.path.islink(os.path.dirname(path)):
+    if not sound or os.path.islink(folder) or os.path.islink(os.path.dirname(path)):
         return finding("ARTIFACT_ALTERED", seq, f"{digest} is no digest, or behind a link")
     if not os.path.lexists(path):
         return None if ref.get("erasable") is True else finding("ARTIFACT_MISSING", seq, digest)
@@ -201,16 +198,15 @@ def check_artifact(folder: str, ref: dict[str, Any], seq: int) -> None:
 
 def check_records(source: Rows, folder: str | None, sizes: set[int]) -> tuple[int, Any, int]:
     """(how many positions, root by wanted size, how many artifacts)"""
-    expected, link, whole = 0, "0" * 64, True
-    edge: list[bytes] = []  # roots of the tree's perfect subtrees, largest first
-    versions: dict[str, int] = {}
-    roots: dict[int, bytes] = {}
-    checked: set[str] = set()
+    expected, link, whole, checked = 0, "0" * 64, True, set[str]()
+    edge, roots, versions = list[bytes](), {0: sha256()}, dict[str, int]()  # edge: largest first
     for count, (seq, record, stored_leaf, columns) in enumerate(source):
         leaf, value = sha256(b"\0", record), parse(record)
         if value is None:
             finding("NON_CANONICAL", expected if seq is None else seq, "not a canonical record")
         position = seq if seq is not None else value["seq"] if value else expected
+        if position == 0 and value:
+            print("RECORD 0", ascii(value["data"])[:400])
         if position != expected:
             finding("SEQ_GAP" if position > expected else "SEQ_DUP", position, f"not {expected}")
             whole = False
@@ -247,7 +243,7 @@ def check_notes(notes: Any, key: str | None, count: int, roots: dict[int, bytes]
     key_id = sha256(name, b"\n\x01", public_key)[:4]
     for match in filter(lambda _: findings.get("SIG_BAD", 0) < 100, notes):  # each takes time
         size, text = int(match[2]), match[0].partition(b"\n\n")[0] + b"\n"
-        lines = [line.split(b" ") for line in match[4].splitlines()]
+        lines = map(bytes.split, match[4].splitlines())
         ours = [base64.b64decode(signature) for _, signer, signature in lines if signer == name]
         genuine = [signed_by(public_key, text, s[4:]) for s in ours if s[:4] == key_id]
         if key and not (genuine and all(genuine) and match[1] == name):
@@ -268,8 +264,13 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.key and not re.fullmatch(r"[!-*,-~]+\+[0-9a-f]{8}\+[\w+/]{44}", arguments.key):
         parser.error("--key is a verifier string: NAME+8 HEX DIGITS+BASE64")
+    path, names = arguments.path, ("ledger.db", "var/ledger.db", "records.jsonl")
+    found = [p for n in names if os.path.lexists(p := os.path.join(path, n))] or [path]
+    if len(found) > 1 or os.path.islink(os.path.join(path, "var")):
+        parser.error(f"{path} holds {' and '.join(found)}, or a link: name the one file to check")
+    print("FILE", ascii(os.path.realpath(found[0]))[1:-1])
     try:
-        source, artifacts, content = open_ledger(arguments.path)
+        source, artifacts, content = open_ledger(found[0])
         *pieces, end = NOTE.split(content)
         origin = pieces[1] if pieces else (arguments.key or "").partition("+")[0].encode()
         cut, strays = end.rstrip(b"\0").lstrip(b"\n"), b"".join(pieces[::5]).strip(b"\n")

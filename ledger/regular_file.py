@@ -112,7 +112,10 @@ def check_database(path: Path) -> None:
         if suffix == "-journal" and length:
             raise OSError(
                 errno.EINVAL,
-                "a journal that SQLite would play into the database, not a file of the ledger",
+                "a rollback journal, which a ledger never has: another program switched the "
+                "database out of WAL mode and was stopped in a commit, or somebody put it here. "
+                "Copy the whole folder; in the copy `sqlite3 ledger.db 'PRAGMA journal_mode=WAL'` "
+                "undoes that commit, and `ledger verify-chain` says what the result is worth",
                 f"{path}{suffix}",
             )
 

@@ -27,6 +27,7 @@ from ledger.errors import (
     Integrity,
     LeaseLost,
     Refused,
+    Unfinished,
     UnknownOutcome,
     Usage,
 )
@@ -89,6 +90,9 @@ class SqliteLog:
         self._lock_file = lock_file
         self._clock = clock
         self._identity: Identity | None = database_opened(path)
+        self._wal: Identity | None = None
+        """Of the WAL, where this log is written: it stays the same as long as it is open."""
+        self._committed = "nothing"
         self._lock = threading.RLock()
         self.warnings: tuple[str, ...] = ()
         """What is odd but no reason to stop, for the caller to show."""
@@ -147,6 +151,8 @@ class SqliteLog:
             raise Refused(f"{path} was imported: it can be read and verified, never written")
         with translated(path), ExitStack() as opened:
             records = opened.enter_context(closing(_open_ledger(path, "rw", "FULL")))
+            # Another program may have switched it: a commit that is killed would leave a journal.
+            records.execute("PRAGMA journal_mode = WAL")
             # Leases are not facts: after a loss of power release_all rebuilds them from the
             # records. NORMAL commits them without a sync, so a renewal every few seconds costs
             # the disk nothing. Not OFF: a checkpoint that happens to run on this connection moves
@@ -157,6 +163,7 @@ class SqliteLog:
             log = cls(path, records, leases, lock_file, clock)
             log._check_beginning()
             log._check_head()
+            log._wal = _identity(_beside(path, "-wal"))
             opened.pop_all()
         return log
 
@@ -428,6 +435,7 @@ class SqliteLog:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
+                self._check_still_there()
             except BaseException:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
@@ -445,6 +453,21 @@ class SqliteLog:
                     f"{ledger_error(error, self.path)}. The commit may have been written all the "
                     f"same, whole: open the log again and look for {drafts[0].envelope.id} first"
                 ) from error
+            self._check_still_there()
+            if drafts:
+                last = drafts[-1].envelope
+                self._committed = f"seq {last.seq} ({last.type}, {last.id})"
+
+    def _check_still_there(self) -> None:
+        """Raises Unfinished where the path no longer leads to the files that are open: what is
+        committed to a file without a name is gone when it is closed."""
+        for path, opened in ((self.path, self._identity), (_beside(self.path, "-wal"), self._wal)):
+            if _identity(path) != opened:
+                raise Unfinished(
+                    f"{path} was removed or replaced while it was written to; the last record that "
+                    f"this process wrote before is {self._committed}. Put the ledger's own files "
+                    "or a backup back, run `ledger verify-chain`, then the command again"
+                )
 
     @contextmanager
     def _writer_lock(self) -> Iterator[None]:
@@ -529,6 +552,8 @@ def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
     except OSError as error:
         if not is_no_file(error):
             raise
+        if str(error.filename).endswith("-journal"):
+            raise Integrity(f"{error.filename} is {error.strerror}") from None
         raise Integrity(
             f"{error.filename} is {error.strerror}; move it away and put the ledger's own file back"
         ) from None
@@ -558,6 +583,15 @@ def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _identity(path: Path) -> Identity | None:
+    """Device and inode; None where there is no such file."""
+    try:
+        about = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -34,7 +34,7 @@ from ledger.regular_file import (
     open_regular,
 )
 from ledger.sqlite.checks import DATABASE_CHECKS, wal_of
-from ledger.sqlite.schema import EXPECTED_SCHEMA
+from ledger.sqlite.schema import EXPECTED_SCHEMA, STATISTICS
 from ledger.study_directory import IMPORTED_MARK
 from schemas.envelope import MAX_RECORD_BYTES
 from schemas.identifiers import LEDGER_STREAM
@@ -104,7 +104,7 @@ class SqliteRecords:
         return connection
 
     def _read_schema(self) -> dict[str, tuple[str, str]]:
-        """By name: (kind, SQL). Without what SQLite makes by itself."""
+        """By name: (kind, SQL). Without what SQLite makes by itself, ANALYZE included."""
         rows = self._connection.execute(
             f"SELECT name, type, sql FROM sqlite_master LIMIT {MAX_SCHEMA_ENTRIES}"
         ).fetchall()
@@ -112,6 +112,7 @@ class SqliteRecords:
             str(name): (str(kind), str(sql))
             for name, kind, sql in rows
             if not (str(name).startswith("sqlite_autoindex_") and sql is None)
+            and (kind, sql) != ("table", STATISTICS.get(name, ""))
         }
 
     def is_ours(self, table: str) -> bool:

@@ -55,6 +55,12 @@ CREATE TABLE delivery (
 ) STRICT""",
 }
 
+STATISTICS = {
+    "sqlite_stat1": "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    "sqlite_stat4": "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+}
+"""What SQLite's ANALYZE makes, to the letter: no drift of the schema."""
+
 EXPECTED_SCHEMA: dict[str, tuple[str, str]] = {
     name: (sql.split()[1 if sql.split()[1] != "UNIQUE" else 2].lower(), sql)
     for name, sql in SCHEMA.items()

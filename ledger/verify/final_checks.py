@@ -43,7 +43,7 @@ def check_forks(evidence: Evidence) -> Iterator[Finding]:
             if known.root != note.checkpoint.root:
                 expected = f"root {known.root.hex()}, signed too"
                 got = f"root {note.checkpoint.root.hex()} ({note.where})"
-                yield Finding("FORK", known.size - 1, expected, got)
+                yield Finding("FORK", known.size - 1 if known.size else None, expected, got)
 
 
 def check_length(evidence: Evidence) -> Iterator[Finding]:

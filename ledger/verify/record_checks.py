@@ -304,7 +304,7 @@ class Roots:
             got = f"none: records are missing from seq {self.broken_at} on"
             yield Finding(
                 target.mismatch,
-                target.size - 1,
+                target.size - 1 if target.size else None,
                 f"root {target.root.hex()} of {target.size} records ({target.origin})",
                 got if root is None else f"root {root.hex()}",
             )

@@ -101,6 +101,6 @@ def test_a_journal_is_no_file_of_a_ledger(tmp_path: Path) -> None:
     journal.write_bytes(b"")
     check_database(path)
     journal.write_bytes(b"\xd9")
-    with pytest.raises(OSError, match="journal that SQLite would play") as raised:
+    with pytest.raises(OSError, match="rollback journal, which a ledger never has") as raised:
         check_database(path)
     assert is_no_file(raised.value) and raised.value.filename == str(journal)

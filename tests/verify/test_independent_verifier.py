@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 from sample_ledger import SampleLedger
 
 from ledger import independent_verifier
-from ledger.errors import LedgerError
+from ledger.checkpoint import Checkpoint, sign_checkpoint
+from ledger.errors import LedgerError, Refused
 from ledger.export import export, import_ledger
+from ledger.merkle import tree_root
 from ledger.sqlite.log import SqliteLog
 from ledger.verify.verification import Options, exit_status, verify
 
@@ -352,3 +354,41 @@ def test_damage_anywhere_is_found_by_both(
         assert runpy.run_path(str(FILE))["main"]() == 3, place
     path.write_bytes(whole)
     assert runpy.run_path(str(FILE))["main"]() == 0
+
+
+def test_both_verifiers_agree_on_what_is_no_fault(sample: SampleLedger) -> None:
+    """SQLite's own statistics, and a note over no record (RFC 6962: the hash of nothing)."""
+    with sample.connected() as connection:
+        connection.execute("ANALYZE")
+        assert connection.execute("SELECT count(*) FROM sqlite_stat1").fetchone() != (0,)
+    empty = sign_checkpoint(Checkpoint(sample.origin, 0, tree_root([])), sample.signing_key)
+    with open(sample.log_file, "ab") as file:
+        file.write(empty + b"\n")
+    assert verify(sample.directory.root).findings == ()
+    done = run(sample.directory.root, "--key", str(sample.key))
+    assert (done.returncode, "FINDINGS none" in done.stdout) == (0, True)
+
+
+def test_both_verifiers_refuse_a_note_over_no_record_with_another_root(
+    sample: SampleLedger,
+) -> None:
+    forged = sign_checkpoint(Checkpoint(sample.origin, 0, bytes(32)), sample.signing_key)
+    with open(sample.log_file, "ab") as file:
+        file.write(forged + b"\n")
+    found = verify(sample.directory.root).findings
+    assert [(finding.code, finding.seq) for finding in found] == [("ROOT_MISMATCH", None)]
+    done = run(sample.directory.root, "--key", str(sample.key))
+    assert done.returncode == 3
+    assert "FINDING ROOT_MISMATCH - the root over 0 records is another" in done.stdout
+
+
+def test_both_verifiers_say_which_file_they_judge_and_refuse_two(sample: SampleLedger) -> None:
+    root = sample.directory.root
+    assert f"FILE {sample.database}\n" in run(root).stdout
+    assert sample.origin.partition("/")[2] in run(root).stdout
+    shutil.copy(sample.database, root / "ledger.db")
+    done = run(root)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{root}/ledger.db and {root}/var/ledger.db" in done.stderr
+    with pytest.raises(Refused, match=r"holds ledger.db and var/ledger.db"):
+        verify(root)
