@@ -176,6 +176,7 @@ COINS = StudyKind(
     first_command="ledger freeze",
     before_freeze=lambda context, study: f"`ledger freeze` {study.id}",
     orders=lambda: {commands.FreezeStudy: freeze, commands.StartRun: start_run},
+    plan_balance=lambda progress, study: None,
     freeze_summary=lambda context, progress, frozen: FreezeSummary(
         counts={"coins": len(progress.cells)}, bound=(f"{len(progress.cells)} coins",)
     ),
