@@ -89,6 +89,12 @@ def remember_ledger(home: Path, path: Path, key: VerifierKey, live: bool = True)
 def live_ledgers(home: Path, key: VerifierKey) -> list[Path]:
     """Where this user's own logs under a key lie, as far as is known. Damaged files are left
     out."""
+    known = known_ledgers(home)
+    return [Path(each.path) for each in known if each.live and each.key == str(key)]
+
+
+def known_ledgers(home: Path) -> list[KnownLedger]:
+    """Every ledger that this user has signed or verified here. Damaged files are left out."""
     folder = home / "ledgers"
     try:
         names = sorted(os.listdir(folder))[:MAX_LEDGERS]
@@ -98,8 +104,8 @@ def live_ledgers(home: Path, key: VerifierKey) -> list[Path]:
     for name in names:
         with suppress(Unfinished):
             known = _read(folder / name, KnownLedger)
-            if known is not None and known.live and known.key == str(key):
-                found.append(Path(known.path))
+            if known is not None:
+                found.append(known)
     return found
 
 

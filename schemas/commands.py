@@ -76,6 +76,14 @@ class AmendStudy(Command, tag="amend_study", role="operator"):
     ]
 
 
+class RegisterStudy(Command, tag="register_study", role="operator"):
+    """Record where the card of the frozen study was deposited."""
+
+    card: Annotated[ArtifactRef, Meta(description="the card, as it was deposited")]
+    where: Annotated[str, Meta(min_length=1, max_length=2000, description="registry and entry")]
+    receipt: Annotated[ArtifactRef, Meta(description="what the registry gave back")]
+
+
 class InspectOutcomes(Command, tag="inspect_outcomes", role="operator"):
     """Open the gate to outcome tables; recorded before anything is shown."""
 

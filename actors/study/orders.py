@@ -10,11 +10,17 @@ from ledger.errors import Refused
 from ledger.log import NewEvent
 from projections.fold import fold
 from projections.progress import Progress
-from schemas.commands import AnchorCheckpoint, InspectOutcomes, RecordReexecution, StopRun
+from schemas.commands import (
+    AnchorCheckpoint,
+    InspectOutcomes,
+    RecordReexecution,
+    RegisterStudy,
+    StopRun,
+)
 from schemas.counted import counted
 from schemas.events.ledger import CheckpointAnchored
 from schemas.events.run import RunStopped
-from schemas.events.study import CellReexecuted, OutcomesInspected
+from schemas.events.study import CellReexecuted, OutcomesInspected, StudyRegistered
 from schemas.identifiers import LEDGER_STREAM, RUN_STREAM, STUDY_STREAM, parse_cell_id
 
 
@@ -37,6 +43,18 @@ def inspect_outcomes(work: Work) -> Done:
         )
     known = progress.with_outcome()
     return Done([NewEvent(STUDY_STREAM, OutcomesInspected(reason=command.reason, graded=known))])
+
+
+def register_study(work: Work) -> Done:
+    """Write down where the card of the study was deposited, with what came back."""
+    command: RegisterStudy = work.command
+    frozen = fold(Progress(work.artifacts.get), work.facts(STUDY_STREAM)).frozen
+    if frozen is None:
+        raise Refused("the study is not frozen: there is nothing to register; `ledger freeze`")
+    event = StudyRegistered(
+        study=frozen.digest, card=command.card, where=command.where, receipt=command.receipt
+    )
+    return Done([NewEvent(STUDY_STREAM, event)])
 
 
 def stop_run(work: Work) -> Done:
@@ -73,6 +91,7 @@ def anchor_checkpoint(work: Work) -> Done:
 
 HANDLERS: Handlers = {
     InspectOutcomes: inspect_outcomes,
+    RegisterStudy: register_study,
     StopRun: stop_run,
     RecordReexecution: record_reexecution,
     AnchorCheckpoint: anchor_checkpoint,

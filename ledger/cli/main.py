@@ -26,6 +26,7 @@ COMMANDS = {
     "tasks": "Mine, validate, show, audit and freeze the tasks of a study",
     "plan": "Compute the order of all cells",
     "freeze": "Bind documents, configuration, tasks, plan and code; nothing runs before",
+    "register": "Print the card of the frozen study for a registry, and record the receipt",
     "run": "Run the frozen plan, or go on where it stopped",
     "worker": "Work in some roles of a running study (started by `run`)",
     "status": "Show how far the study has come; shows no outcome",

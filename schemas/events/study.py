@@ -77,6 +77,19 @@ class StudyFrozen(Event):
     ]
 
 
+class StudyRegistered(Event):
+    """The card of the frozen study was put into a registry that its owner cannot change."""
+
+    TYPE: ClassVar[str] = "study.registered.v1"
+    STREAMS: ClassVar[tuple[str, ...]] = ("study",)
+    study: Annotated[Digest, Meta(description="digest of the study as it was frozen")]
+    card: Annotated[ArtifactRef, Meta(description="the card, as it was deposited")]
+    where: Annotated[str, Meta(min_length=1, description="registry and entry, as the user gave it")]
+    receipt: Annotated[
+        ArtifactRef, Meta(description="what the registry gave back: a page, a mail, a token")
+    ]
+
+
 class AmendmentRecorded(Event):
     """Something frozen was changed. Its class is the ledger's finding, never the author's word."""
 
