@@ -50,6 +50,9 @@ class ToolSpec:
     name: str
     description: str
     arguments: type[msgspec.Struct]
+    perform: Callable[[Workspace, Any, int], "ToolResult"] | None = None
+    """What it does, given its arguments and the room that its text may take; None for a tool that
+    the arm turns into an effect of its own."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -200,7 +203,11 @@ class Harness:
     source_files: tuple[str, ...]
     """Every Python file whose change could change what the arm does."""
     prompt_files: tuple[str, ...]
+    tools: tuple[ToolSpec, ...]
+    """Every tool that it calls or offers."""
     needs_oracle_files: bool = False
+    needs_index: bool = False
+    """Its tools look things up in the index of the base tree (``Workspace.index``)."""
     interactive: bool = True
     """True: turns, tool calls and test runs of the interactive budget; False: fixed stages."""
 

@@ -4,7 +4,13 @@ import hashlib
 from collections.abc import Mapping
 from importlib import resources
 
-from harnesses import h000_exact_search, h018_oracle_files
+from harnesses import (
+    h000_exact_search,
+    h003_dense,
+    h007_hybrid,
+    h011_symbols_and_graph,
+    h018_oracle_files,
+)
 from harnesses.contract import Harness
 
 _SHARED_SOURCES = (
@@ -12,17 +18,35 @@ _SHARED_SOURCES = (
     "answers.py",
     "contract.py",
     "retrieval/__init__.py",
-    "retrieval/exact.py",
     "retrieval/snapshot.py",
     "tools/__init__.py",
+    "tools/output.py",
+    "workspace.py",
+)
+_COMPONENT_SOURCES = (
+    *_SHARED_SOURCES,
+    "conversation.py",
+    "retrieval/exact.py",
     "tools/create_file.py",
+    "tools/delete_file.py",
     "tools/edit_file.py",
     "tools/finish.py",
     "tools/list_files.py",
-    "tools/output.py",
     "tools/read_file.py",
     "tools/search.py",
-    "workspace.py",
+)
+_INDEX_SOURCES = (
+    "retrieval/chunks.py",
+    "retrieval/dense.py",
+    "retrieval/facts.py",
+    "retrieval/fusion.py",
+    "retrieval/graph.py",
+    "retrieval/index.py",
+    "retrieval/lexical.py",
+    "retrieval/names.py",
+    "retrieval/syntax.py",
+    "retrieval/tokens.py",
+    "tools/ranked.py",
 )
 
 HARNESSES: dict[str, Harness] = {
@@ -30,15 +54,61 @@ HARNESSES: dict[str, Harness] = {
         id=h000_exact_search.ID,
         title=h000_exact_search.TITLE,
         run=h000_exact_search.run,
-        source_files=("h000_exact_search.py", *_SHARED_SOURCES),
+        source_files=("h000_exact_search.py", *_COMPONENT_SOURCES),
         prompt_files=h000_exact_search.PROMPT_FILES,
+        tools=h000_exact_search.TOOLS,
+    ),
+    "H003": Harness(
+        id=h003_dense.ID,
+        title=h003_dense.TITLE,
+        run=h003_dense.run,
+        source_files=(
+            "h003_dense.py",
+            *_COMPONENT_SOURCES,
+            *_INDEX_SOURCES,
+            "retrieval/hybrid.py",
+            "tools/find_meaning.py",
+        ),
+        prompt_files=h003_dense.PROMPT_FILES,
+        tools=h003_dense.TOOLS,
+        needs_index=True,
+    ),
+    "H007": Harness(
+        id=h007_hybrid.ID,
+        title=h007_hybrid.TITLE,
+        run=h007_hybrid.run,
+        source_files=(
+            "h007_hybrid.py",
+            *_COMPONENT_SOURCES,
+            *_INDEX_SOURCES,
+            "retrieval/hybrid.py",
+            "tools/find_code.py",
+        ),
+        prompt_files=h007_hybrid.PROMPT_FILES,
+        tools=h007_hybrid.TOOLS,
+        needs_index=True,
+    ),
+    "H011": Harness(
+        id=h011_symbols_and_graph.ID,
+        title=h011_symbols_and_graph.TITLE,
+        run=h011_symbols_and_graph.run,
+        source_files=(
+            "h011_symbols_and_graph.py",
+            *_COMPONENT_SOURCES,
+            *_INDEX_SOURCES,
+            "tools/symbols.py",
+        ),
+        prompt_files=h011_symbols_and_graph.PROMPT_FILES,
+        tools=h011_symbols_and_graph.TOOLS,
+        needs_index=True,
     ),
     "H018": Harness(
         id=h018_oracle_files.ID,
         title=h018_oracle_files.TITLE,
         run=h018_oracle_files.run,
-        source_files=("h018_oracle_files.py", *_SHARED_SOURCES),
+        source_files=("h018_oracle_files.py", *_COMPONENT_SOURCES),
         prompt_files=h018_oracle_files.PROMPT_FILES,
+        tools=h018_oracle_files.TOOLS,
         needs_oracle_files=True,
     ),
 }

@@ -64,11 +64,16 @@ class Workspace:
         *,
         protected_paths: frozenset[str],
         classify: Callable[[str, bytes], FileClass],
+        index: object = None,
     ) -> None:
         self.base = base
+        self.index = index
+        """What retrieval tools look things up in (a ``CommitIndex`` of the base); None where the
+        arm needs none. Only they know its type, so that no other arm depends on it."""
         self._protected_paths = protected_paths
         self._classify = classify
-        self._overlay: dict[str, SnapshotFile] = {}
+        self._overlay: dict[str, SnapshotFile | None] = {}
+        """What the cell has written; None: deleted."""
         self._files = base.files
         # Names that cannot be typed as they are: found by the form in which results show them.
         self._by_display = {
@@ -93,6 +98,15 @@ class Workspace:
                 or self.base.by_path[file.path].content != file.content
             )
         )
+
+    def deletions(self) -> tuple[str, ...]:
+        """Paths of the base that the cell has deleted, sorted."""
+        gone = (path for path, file in self._overlay.items() if file is None)
+        return tuple(sorted(path for path in gone if path in self.base.by_path))
+
+    def is_changed(self, tree_path: str) -> bool:
+        """Whether the cell has written or deleted the file."""
+        return tree_path in self._overlay
 
     def resolve(self, path: str) -> str:
         """The tree path that ``path`` names; ``""`` is the root. It need not exist.
@@ -124,7 +138,9 @@ class Workspace:
         return tree_path
 
     def get(self, tree_path: str) -> SnapshotFile | None:
-        return self._overlay.get(tree_path) or self.base.by_path.get(tree_path)
+        if tree_path in self._overlay:
+            return self._overlay[tree_path]
+        return self.base.by_path.get(tree_path)
 
     def is_directory(self, tree_path: str) -> bool:
         return tree_path == "" or tree_path in self._directories
@@ -170,8 +186,19 @@ class Workspace:
         created = snapshot_file(tree_path, "100644", content, self._classify(tree_path, content))
         return self._put(created)
 
+    def delete(self, file: SnapshotFile) -> None:
+        """Remove an existing file. Raises :class:`Refused`; then nothing has changed."""
+        self._check_editable(file.path, file.file_class)
+        self._overlay[file.path] = None
+        self._folded.pop(_fold(file.path), None)
+        self._files = tuple(one for one in self._files if one.path != file.path)
+
     def _put(self, file: SnapshotFile) -> SnapshotFile:
-        others = sum(len(f.content) for path, f in self._overlay.items() if path != file.path)
+        others = sum(
+            len(one.content)
+            for path, one in self._overlay.items()
+            if one is not None and path != file.path
+        )
         if len(file.content) > MAX_FILE_BYTES or others + len(file.content) > MAX_OVERLAY_BYTES:
             raise Refused(
                 "too_large",
@@ -183,7 +210,8 @@ class Workspace:
         self._directories.update(above)
         self._folded |= {_fold(path): path for path in (*above, file.path)}
         merged = {**self.base.by_path, **self._overlay}
-        self._files = tuple(sorted(merged.values(), key=lambda f: path_bytes(f.path)))
+        present = (one for one in merged.values() if one is not None)
+        self._files = tuple(sorted(present, key=lambda one: path_bytes(one.path)))
         return file
 
     def _check_editable(self, tree_path: str, file_class: FileClass) -> None:

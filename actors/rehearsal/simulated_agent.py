@@ -9,7 +9,9 @@ task that is the same for all treatments: SHA-256 of agent seed and task id agai
 Where the draw fails it makes a plausible wrong edit in the file that it found.
 
 It speaks the vocabulary of the H arms: ``search list_files read_file edit_file create_file
-run_tests submit``; other tools with exactly one required text argument are used like searches.
+delete_file run_tests submit``. Other tools with exactly one required text argument are used like
+searches: for the whole statement where the argument is a query, for its best words where it is a
+name; tools that ask for a path are left alone.
 """
 
 import difflib
@@ -21,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.base import Digest, Value
+
+EDITS = ("edit_file", "create_file", "delete_file")
 
 MAX_TURNS = 12
 MAX_TOOL_CALLS = 12
@@ -142,7 +146,7 @@ def decide(
     found = [path for path in sorted(brief.gold) if _names(path, seen.text)]
     edits = _edits(brief, found, seen, competent, room=max(1, calls_left - 2))
     edits = [call for call in edits if call.name in offered]
-    edited = any(call.name in ("edit_file", "create_file") for call in seen.calls)
+    edited = any(call.name in EDITS for call in seen.calls)
 
     # Near the end of a budget what can be done is done, then the cell is handed in.
     if turns_left <= 1 or calls_left <= 1:
@@ -335,10 +339,14 @@ def _next_search(
         else:
             plain = [" ".join(terms[:6]), *terms[:3]]
             queries += [AgentCall(name="search", arguments={"query": q}) for q in plain if q]
-    special = [name for name in offered if (argument := _text_argument(name, offered[name]))]
-    for name, term in zip(sorted(special), terms, strict=False):
-        argument = _text_argument(name, offered[name])
-        queries.insert(1, AgentCall(name=name, arguments={argument: term}))
+    arguments = {name: _text_argument(name, offered[name]) for name in sorted(offered)}
+    names = [name for name, argument in arguments.items() if argument not in ("", "query", "path")]
+    for name, term in zip(names, terms, strict=False):
+        queries.insert(1, AgentCall(name=name, arguments={arguments[name]: term}))
+    statement = statement_in(messages) or ""
+    for name, argument in arguments.items():
+        if argument == "query" and statement:
+            queries.insert(0, AgentCall(name=name, arguments={argument: statement}))
     if "list_files" in offered:
         queries.append(AgentCall(name="list_files", arguments={}))
     made = [call for call in seen.calls if call in queries]
@@ -349,7 +357,7 @@ def _next_search(
 
 def _text_argument(name: str, parameters: Mapping[str, Any]) -> str:
     """The one required text argument of a tool that is not in the vocabulary; else empty."""
-    known = ("search", "list_files", "read_file", "edit_file", "create_file", "run_tests", "submit")
+    known = ("search", "list_files", "read_file", "edit_file", "create_file", "delete_file")
     required = parameters.get("required") or []
     properties = parameters.get("properties") or {}
     if name in known or len(required) != 1:
@@ -402,10 +410,7 @@ def _shown(lines: Sequence[str], numbered: Mapping[int, str]) -> set[int]:
 
 
 def _touched(path: str, seen: _Seen) -> bool:
-    return any(
-        call.name in ("edit_file", "create_file") and call.arguments.get("path") == path
-        for call in seen.calls
-    )
+    return any(call.name in EDITS and call.arguments.get("path") == path for call in seen.calls)
 
 
 # ---- editing -------------------------------------------------------------------------------------
@@ -454,8 +459,10 @@ def _edits(
     for path in existing:
         gold = brief.gold[path]
         assert gold.before is not None
+        if gold.after is None and competent and not _touched(path, seen):
+            calls.append(AgentCall(name="delete_file", arguments={"path": path}))
         if path not in seen.lines or gold.after is None or _touched(path, seen):
-            continue  # not read yet; or a deletion, which the vocabulary cannot express
+            continue
         if gold.before == "":
             content = gold.after if competent else f"{_comment(path)} placeholder\n"
             arguments = {"path": path, "old": "", "new": content}

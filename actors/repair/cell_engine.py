@@ -220,7 +220,11 @@ class CellEngine:
             return TOOL_CALLS_USED_UP
         self._charge("tool_call")
         result = dispatch(
-            self.cell_input.workspace, effect.name, effect.arguments, room=effect.room
+            self.cell_input.workspace,
+            self.harness.tools,
+            effect.name,
+            effect.arguments,
+            room=effect.room,
         )
         turn = self.turns - 1
         self.events.append(
@@ -253,8 +257,10 @@ class CellEngine:
 
     def overlay(self) -> bytes:
         """The cell's changes so far as the artifact that candidates are recorded in."""
+        workspace = self.cell_input.workspace
         return encode_changes(
-            {file.path: (file.mode, file.content) for file in self.cell_input.workspace.changes()}
+            {file.path: (file.mode, file.content) for file in workspace.changes()},
+            workspace.deletions(),
         )
 
     def _charge(self, kind: Literal["turn", "tool_call", "test_run"]) -> None:

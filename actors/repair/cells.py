@@ -166,6 +166,7 @@ def new_engine(frozen: FrozenRepair, cell: CellId, keep: Keep) -> CellEngine:
             base.snapshot,
             protected_paths=frozen.protected_paths(task),
             classify=base.classifier.classify,
+            index=frozen.index(task) if harness.needs_index else None,
         ),
         prompts=registry.read_prompts(harness),
         turns=budgets.turns,

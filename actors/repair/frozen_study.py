@@ -23,6 +23,7 @@ from actors.test_runs.git_trees import SnapshotFile, read_snapshot
 from actors.test_runs.object_stores import check_store, import_pack
 from actors.test_runs.templates import make_template
 from harnesses import registry
+from harnesses.retrieval.index import CommitIndex, index_in_memory
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused
 from ledger.regular_file import open_lock
@@ -76,6 +77,7 @@ class FrozenRepair(FrozenStudy[RepairStudy]):
             if isinstance(fact.event, TasksFrozen):
                 self._packs = fact.event.packs
         self._base_trees: OrderedDict[str, BaseTree] = OrderedDict()
+        self._indexes: OrderedDict[str, CommitIndex] = OrderedDict()
         self._checked_stores: set[Path] = set()
 
     def as_of(self, seq: int) -> "FrozenRepair":
@@ -159,6 +161,15 @@ class FrozenRepair(FrozenStudy[RepairStudy]):
             found = self._base_trees[task.base_tree] = BaseTree(entries, snapshot(files), rules)
             while len(self._base_trees) > BASE_TREES_KEPT:
                 self._base_trees.popitem(last=False)
+        return found
+
+    def index(self, task: Task) -> CommitIndex:
+        """The index of the task's base tree; the last few are kept."""
+        found = self._indexes.get(task.base_tree)
+        if found is None:
+            found = self._indexes[task.base_tree] = index_in_memory(self.base(task).snapshot)
+            while len(self._indexes) > BASE_TREES_KEPT:
+                self._indexes.popitem(last=False)
         return found
 
     def protected_paths(self, task: Task) -> frozenset[str]:

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from harnesses.retrieval import chunks, tokens
 from harnesses.retrieval.snapshot import SnapshotFile, count_lines
-from harnesses.retrieval.syntax import VERSIONS, LanguageName, Syntax, analyse, language_of
+from harnesses.retrieval.syntax import LanguageName, Syntax, analyse, language_of, versions
 from schemas.base import Value
 
 VERSION = 1
@@ -39,8 +39,10 @@ EMPTY = BlobFacts(syntax=Syntax(), chunks=())
 def facts_key(content: bytes, language: LanguageName | None) -> str:
     """The key of a blob's facts: SHA-256 over every version that they depend on, the language, and
     the SHA-256 of the content."""
-    versions = f"facts {VERSION} chunks {chunks.VERSION} tokens {tokens.VERSION} syntax {VERSIONS}"
-    named = f"{versions}\n{language or 'text'}\n{sha256(content).hexdigest()}\n"
+    named = (
+        f"facts {VERSION} chunks {chunks.VERSION} tokens {tokens.VERSION} syntax {versions()}"
+        f"\n{language or 'text'}\n{sha256(content).hexdigest()}\n"
+    )
     return sha256(named.encode()).hexdigest()
 
 

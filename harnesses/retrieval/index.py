@@ -60,7 +60,7 @@ def manifest_digest(snapshot: Snapshot) -> str:
     """Identity of an index: everything that it is a function of."""
     versions = (
         f"index {VERSION} facts {facts.VERSION} chunks {chunks.VERSION} tokens {tokens.VERSION} "
-        f"syntax {syntax.VERSIONS} graph {graph.VERSION} template {dense.TEMPLATE_VERSION}\n"
+        f"syntax {syntax.versions()} graph {graph.VERSION} template {dense.TEMPLATE_VERSION}\n"
     )
     digest = sha256(versions.encode())
     for file in snapshot.files:

@@ -59,7 +59,16 @@ def keyword(index: CommitIndex, query: str) -> list[Hit]:
     chosen = sorted(weights, key=lambda token: (-weights[token], token))[:MAX_QUERY_TERMS]
     if not chosen:
         return []
-    clauses = [(Occur.Should, Query.term_query(index.schema, "file", token)) for token in chosen]
+    clauses = [
+        # A constant each: tantivy's own score would prefer short files.
+        (
+            Occur.Should,
+            Query.const_score_query(
+                Query.term_query(index.schema, "file", token), weights[token] / 1_000_000
+            ),
+        )
+        for token in chosen
+    ]
     totals: dict[int, int] = {}
     for file in _search(index, Query.boolean_query(clauses), CANDIDATE_FILES):
         fields = [index.path_counts(file), *(c.counts for c in index.facts_of(file).chunks)]

@@ -7,7 +7,6 @@ are only searched by queries, never by recursion, so no depth of nesting is a da
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Literal, get_args
 
 import tree_sitter_go
@@ -19,13 +18,16 @@ from schemas.base import Value
 LanguageName = Literal["python", "go"]
 SymbolKind = Literal["function", "method", "type", "variable"]
 
-VERSIONS = "1 " + " ".join(
-    f"{name}=={version(name)}" for name in ("tree-sitter", "tree-sitter-go", "tree-sitter-python")
-)
-"""Part of every key of facts: our queries and the grammars that they run on."""
+VERSION = 1
 
 MAX_NAME = 200
 """Characters; a longer identifier is data."""
+
+
+def versions() -> str:
+    """Part of every key of facts: our queries and the grammars that they run on."""
+    grammars = [_language(name).semantic_version for name in get_args(LanguageName)]
+    return f"{VERSION} {grammars}"
 
 
 class Symbol(Value, array_like=True):

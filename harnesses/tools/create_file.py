@@ -15,13 +15,6 @@ class CreateFileArguments(Value):
     content: Annotated[str, Meta(description="its whole content")]
 
 
-CREATE_FILE = ToolSpec(
-    name="create_file",
-    description="Add a new production file. It must not exist yet.",
-    arguments=CreateFileArguments,
-)
-
-
 def create_file(workspace: Workspace, arguments: CreateFileArguments, room: int) -> ToolResult:
     if "\0" in arguments.content:
         raise ToolError("content holds a NUL character; nothing was created")
@@ -36,3 +29,11 @@ def create_file(workspace: Workspace, arguments: CreateFileArguments, room: int)
         shown=(path,),
         edited=(path,),
     )
+
+
+CREATE_FILE = ToolSpec(
+    name="create_file",
+    description="Add a new production file. It must not exist yet.",
+    arguments=CreateFileArguments,
+    perform=create_file,
+)

@@ -28,13 +28,6 @@ class EditFileArguments(Value):
     new: Annotated[str, Meta(description="text that takes its place")]
 
 
-EDIT_FILE = ToolSpec(
-    name="edit_file",
-    description="Replace a passage of a production file. `old` must occur exactly once in it.",
-    arguments=EditFileArguments,
-)
-
-
 def edit_file(workspace: Workspace, arguments: EditFileArguments, room: int) -> ToolResult:
     """An edit is always carried out; ``room`` only decides whether the new lines are shown."""
     file = workspace.file(arguments.path)
@@ -64,6 +57,14 @@ def edit_file(workspace: Workspace, arguments: EditFileArguments, room: int) -> 
         stop = min(total, last + CONTEXT_LINES, start + SHOWN_LINES - 1)
         result += f"\n{fenced(numbered_lines(edited.text, start, stop, SHOWN_TOKENS))}"
     return ToolResult(ok=True, text=result, shown=(path,), edited=(path,))
+
+
+EDIT_FILE = ToolSpec(
+    name="edit_file",
+    description="Replace a passage of a production file. `old` must occur exactly once in it.",
+    arguments=EditFileArguments,
+    perform=edit_file,
+)
 
 
 def _only_occurrence(content: bytes, old: bytes, path: str) -> tuple[int, int]:

@@ -17,14 +17,6 @@ class ListFilesArguments(Value):
     path: Annotated[str, Meta(description="a directory; empty: the root of the repository")] = ""
 
 
-LIST_FILES = ToolSpec(
-    name="list_files",
-    description="List a directory: every file below it where that fits, else its own files and its "
-    "subdirectories with how many files they hold.",
-    arguments=ListFilesArguments,
-)
-
-
 def list_files(workspace: Workspace, arguments: ListFilesArguments, room: int) -> ToolResult:
     if room < MIN_ROOM:
         return NO_ROOM
@@ -83,6 +75,15 @@ def list_files(workspace: Workspace, arguments: ListFilesArguments, room: int) -
         text=f"{len(files)} files below {where}\n{fenced(lines)}\n{last_line}",
         shown=tuple(shown),
     )
+
+
+LIST_FILES = ToolSpec(
+    name="list_files",
+    description="List a directory: every file below it where that fits, else its own files and its "
+    "subdirectories with how many files they hold.",
+    arguments=ListFilesArguments,
+    perform=list_files,
+)
 
 
 def _describe(file: SnapshotFile) -> str:

@@ -30,14 +30,6 @@ class ReadFileArguments(Value):
     ] = None
 
 
-READ_FILE = ToolSpec(
-    name="read_file",
-    description=f"Show lines of a file, numbered, at most {READ_LINES} at once. The number and the "
-    "tab after it do not belong to the file.",
-    arguments=ReadFileArguments,
-)
-
-
 def read_file(workspace: Workspace, arguments: ReadFileArguments, room: int) -> ToolResult:
     if room < MIN_ROOM:
         return NO_ROOM
@@ -74,6 +66,15 @@ def read_file(workspace: Workspace, arguments: ReadFileArguments, room: int) -> 
         shown=(path,),
         opened=(path,),
     )
+
+
+READ_FILE = ToolSpec(
+    name="read_file",
+    description=f"Show lines of a file, numbered, at most {READ_LINES} at once. The number and the "
+    "tab after it do not belong to the file.",
+    arguments=ReadFileArguments,
+    perform=read_file,
+)
 
 
 def numbered_lines(text: bytes, first: int, last: int, max_tokens: int) -> list[str]:

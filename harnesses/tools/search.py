@@ -41,15 +41,6 @@ class SearchArguments(Value):
     ] = ""
 
 
-SEARCH = ToolSpec(
-    name="search",
-    description="Search the repository's text files line by line. Shows up to "
-    f"{MAX_FILES} files with up to {LINES_PER_FILE} lines each as path:line: text, production code "
-    "first. Matches are counted once a line.",
-    arguments=SearchArguments,
-)
-
-
 def search(workspace: Workspace, arguments: SearchArguments, room: int) -> ToolResult:
     if room < MIN_ROOM:
         return NO_ROOM
@@ -97,6 +88,16 @@ def search(workspace: Workspace, arguments: SearchArguments, room: int) -> ToolR
     return ToolResult(
         ok=True, text=f"{first_line}\n{fenced(lines)}\n{last_line}", shown=tuple(shown)
     )
+
+
+SEARCH = ToolSpec(
+    name="search",
+    description="Search the repository's text files line by line. Shows up to "
+    f"{MAX_FILES} files with up to {LINES_PER_FILE} lines each as path:line: text, production code "
+    "first. Matches are counted once a line.",
+    arguments=SearchArguments,
+    perform=search,
+)
 
 
 def _by_class(files: tuple[FileMatches, ...]) -> str:

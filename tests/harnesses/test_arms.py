@@ -111,7 +111,9 @@ def drive(arm, workspace, script, *, tool_calls=12, test_runs=2, report="1 passe
             if used >= tool_calls:
                 result = TOOL_CALLS_USED_UP
             elif isinstance(effect, CallTool):
-                result = dispatch(workspace, effect.name, effect.arguments, effect.room)
+                result = dispatch(
+                    workspace, harness.tools, effect.name, effect.arguments, effect.room
+                )
             elif runs > test_runs:
                 result = TEST_RUNS_USED_UP
             else:

@@ -1,16 +1,17 @@
 import pytest
 
+from harnesses.h000_exact_search import TOOLS
 from harnesses.retrieval.snapshot import snapshot_file
 from harnesses.tools import dispatch
 from harnesses.workspace import MAX_FILE_BYTES, MAX_OVERLAY_BYTES
 
 
 def edit(workspace, path, old, new, room=8_000):
-    return dispatch(workspace, "edit_file", {"path": path, "old": old, "new": new}, room)
+    return dispatch(workspace, TOOLS, "edit_file", {"path": path, "old": old, "new": new}, room)
 
 
 def create(workspace, path, content="x = 1\n"):
-    return dispatch(workspace, "create_file", {"path": path, "content": content})
+    return dispatch(workspace, TOOLS, "create_file", {"path": path, "content": content})
 
 
 def content_of(workspace, path) -> bytes:
@@ -240,6 +241,6 @@ def test_a_change_has_a_size_limit_for_a_file_and_for_all(make_workspace):
     ],
 )
 def test_a_call_that_no_tool_takes_is_an_error_result(make_workspace, name, arguments, says):
-    result = dispatch(make_workspace({}), name, arguments)
+    result = dispatch(make_workspace({}), TOOLS, name, arguments)
     assert not result.ok
     assert says in result.text

@@ -1,5 +1,6 @@
 import pytest
 
+from harnesses.h000_exact_search import TOOLS
 from harnesses.retrieval.snapshot import snapshot_file
 from harnesses.tools import dispatch
 from harnesses.tools.output import (
@@ -13,11 +14,11 @@ from harnesses.tools.output import (
 
 def read(workspace, path, **arguments):
     room = arguments.pop("room", 8_000)
-    return dispatch(workspace, "read_file", {"path": path, **arguments}, room)
+    return dispatch(workspace, TOOLS, "read_file", {"path": path, **arguments}, room)
 
 
 def listed(workspace, path="", room=8_000):
-    return dispatch(workspace, "list_files", {"path": path}, room)
+    return dispatch(workspace, TOOLS, "list_files", {"path": path}, room)
 
 
 def test_lines_are_numbered(make_workspace):

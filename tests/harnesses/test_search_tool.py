@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from harnesses.h000_exact_search import TOOLS
 from harnesses.retrieval import exact
 from harnesses.retrieval.exact import QueryError, find
 from harnesses.retrieval.snapshot import snapshot_file
@@ -10,7 +11,9 @@ from harnesses.tools.output import BLOCK_TOKENS, CLOSE_FENCE, OPEN_FENCE, estima
 
 
 def search(workspace, query, mode="exact", path="", **more):
-    return dispatch(workspace, "search", {"query": query, "mode": mode, "path": path}, **more)
+    return dispatch(
+        workspace, TOOLS, "search", {"query": query, "mode": mode, "path": path}, **more
+    )
 
 
 def lines_of(result) -> list[str]:
@@ -339,8 +342,8 @@ def test_a_path_narrows_to_a_directory_or_a_file(make_workspace):
 
 def test_a_search_sees_the_edits_of_the_cell(make_workspace):
     workspace = make_workspace({"a.py": "foo\n"})
-    dispatch(workspace, "edit_file", {"path": "a.py", "old": "foo", "new": "bar"})
-    dispatch(workspace, "create_file", {"path": "src/b.py", "content": "bar\n"})
+    dispatch(workspace, TOOLS, "edit_file", {"path": "a.py", "old": "foo", "new": "bar"})
+    dispatch(workspace, TOOLS, "create_file", {"path": "src/b.py", "content": "bar\n"})
     assert search(workspace, "bar").shown == ("a.py", "src/b.py")
     assert search(workspace, "foo").shown == ()
 

@@ -5,6 +5,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harnesses.h000_exact_search import TOOLS
 from harnesses.retrieval.snapshot import FileClass, Snapshot, display_path, snapshot, snapshot_file
 from harnesses.tools import dispatch
 from harnesses.workspace import MAX_OVERLAY_BYTES, Workspace
@@ -70,8 +71,8 @@ def test_no_sequence_of_calls_escapes_the_tree_or_opens_what_is_closed(calls):
     again = Workspace(base(), protected_paths=PROTECTED, classify=classify)
     for name, arguments in calls:
         before = workspace.changes()
-        result = dispatch(workspace, name, arguments)
-        assert dispatch(again, name, arguments) == result
+        result = dispatch(workspace, TOOLS, name, arguments)
+        assert dispatch(again, TOOLS, name, arguments) == result
         result.text.encode("utf-8")
         if not result.ok or name not in ("create_file", "edit_file"):
             assert workspace.changes() == before
@@ -118,7 +119,7 @@ def test_exact_search_agrees_with_a_word_by_word_reference(lines, query):
     after = r"(?!\w)" if re.search(r"\w$", query) else ""
     pattern = re.compile(before + re.escape(query) + after)
     expected = sum(bool(pattern.search(line)) for line in text.split("\n"))
-    result = dispatch(workspace, "search", {"query": query})
+    result = dispatch(workspace, TOOLS, "search", {"query": query})
     assert result.text.startswith(f"{expected} matches in ")
 
 
@@ -135,7 +136,7 @@ def test_the_fast_way_for_ascii_text_finds_what_re2_finds(text, query):
             protected_paths=frozenset(),
             classify=classify,
         )
-        result = dispatch(workspace, "search", {"query": query, "mode": mode})
+        result = dispatch(workspace, TOOLS, "search", {"query": query, "mode": mode})
         return result.text.partition(" ")[0]
 
     # A last line with another letter takes the text off the fast way and matches nothing.

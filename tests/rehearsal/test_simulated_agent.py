@@ -149,7 +149,9 @@ def rehearse(
             if isinstance(effect, CallTool):
                 if effect.name == "edit_file":
                     assert effect.arguments["path"] in seen.shown_before_edits
-                result = dispatch(workspace, effect.name, effect.arguments, effect.room)
+                result = dispatch(
+                    workspace, harness.tools, effect.name, effect.arguments, effect.room
+                )
                 seen.calls.append((effect.name, effect.arguments))
                 if not seen.errors and effect.name not in ("edit_file", "create_file"):
                     seen.shown_before_edits += result.text
@@ -280,10 +282,10 @@ def test_an_empty_file_that_gold_fills() -> None:
     assert done.content("src/empty.py") == "FILLED = True\n"
 
 
-def test_a_deletion_cannot_be_made_and_ends_without_one() -> None:
+def test_a_file_that_gold_deletes_is_deleted_where_it_was_shown() -> None:
     done = rehearse("H018", brief_of({"src/headers.py": (PARSER, None)}))
-    assert done.content("src/headers.py") == PARSER
-    assert len(done.replies) <= 12
+    assert done.workspace.deletions() == ("src/headers.py",)
+    assert done.submitted
 
 
 def long_file(changed_line: int, lines: int = 3_000) -> tuple[str, str]:
