@@ -208,8 +208,6 @@ class Harness:
     needs_oracle_files: bool = False
     needs_index: bool = False
     """Its tools look things up in the index of the base tree (``Workspace.index``)."""
-    interactive: bool = True
-    """True: turns, tool calls and test runs of the interactive budget; False: fixed stages."""
 
 
 TOOL_CALLS_USED_UP = ToolResult(

@@ -32,7 +32,7 @@ from ledger.atomic_file import sync, sync_directory
 from ledger.codec import decode_envelope, decode_event
 from ledger.errors import Integrity, Refused, Unfinished, Usage
 from ledger.last_seen import known_ledger, recall, remember, remember_ledger, seen_file
-from ledger.log import EventLog, StoredRecord
+from ledger.log import EventLog
 from ledger.merkle import HASH_BYTES, Frontier
 from ledger.regular_file import read_regular
 from ledger.signing_keys import (
@@ -239,15 +239,6 @@ class Checkpointer:
                 f"outside {files.root}"
             )
         self._key = load_signing_key(self._home)
-
-    def after_append(self, log: EventLog, stored: Sequence[StoredRecord]) -> bytes | None:
-        """Sign when these just appended records reach a multiple of the interval.
-
-        Of several writing processes exactly the one that reaches it signs.
-        """
-        if stored[0].seq // CHECKPOINT_INTERVAL == (stored[-1].seq + 1) // CHECKPOINT_INTERVAL:
-            return None
-        return self.sign(log)
 
     def sign(self, log: EventLog) -> bytes:
         """Sign the root over all records; commit the note, publish it, and remember its root in the

@@ -7,12 +7,10 @@
         LeaseLost                    another process has taken the command over
         RecordRefused                the event cannot be written as a canonical record
       Integrity            exit 3    stored bytes contradict each other, or replay differs
-      NotAnchored          exit 4    consistent, but not anchored as required
       Unfinished           exit 5    unreadable, locked, disk full, input or output error
         UnknownOutcome               a commit raised: reopen and look before doing anything
       PreflightMismatch    exit 6    something is not as the study froze it
       SafetyStop           exit 7    a declared safety condition; resumable
-      ThresholdMissed      exit 8    a frozen threshold is missed
 
 Each message says what to do next. The command line prints the message and leaves with the status;
 anything that is not a LedgerError is a fault of ours and shows a traceback. The one exception is a
@@ -51,10 +49,6 @@ class Integrity(LedgerError):
     exit_status = 3
 
 
-class NotAnchored(LedgerError):
-    exit_status = 4
-
-
 class Unfinished(LedgerError):
     exit_status = 5
 
@@ -69,10 +63,6 @@ class PreflightMismatch(LedgerError):
 
 class SafetyStop(LedgerError):
     exit_status = 7
-
-
-class ThresholdMissed(LedgerError):
-    exit_status = 8
 
 
 OF_ALL_FOLDERS = {

@@ -138,7 +138,6 @@ class Progress:
     cells: dict[str, CellProgress] = field(default_factory=dict)
     gold: dict[tuple[str, int], bool] = field(default_factory=dict)
     resident: str = ""
-    resident_instance: str = ""
     model_switches: int = 0
     runs: int = 0
     stopped: str = ""
@@ -184,10 +183,10 @@ class Progress:
             case GoldChecked():
                 self.gold[event.task, event.number] = event.passed
             case ModelLoaded():
-                self.resident, self.resident_instance = event.model, event.instance
+                self.resident = event.model
                 self.model_switches += 1
             case ModelUnloaded() | ModelLost():
-                self.resident = self.resident_instance = ""
+                self.resident = ""
             case _:
                 self._apply_to_cell(fact, event)
 

@@ -24,7 +24,6 @@ from schemas.transfer.correction import Session
 from schemas.transfer.family import Grade
 
 DIGEST = "[0-9a-f]{64}"
-MEMORY_LAYERS = ("representation", "indexing", "query", "relevance_filter", "conflict_policy")
 DRIVER_LAYERS = ("decision_control", "tool_execution", "outcome_check")
 
 

@@ -99,29 +99,11 @@ def audit_lines(rows: Iterable[AuditRow]) -> bytes:
     return b"".join(encoder.encode(row) + b"\n" for row in rows)
 
 
-def read_audit(content: bytes) -> tuple[AuditRow, ...]:
-    """Rows of :func:`audit_lines`. Raises msgspec.DecodeError for anything else."""
-    decoder = msgspec.json.Decoder(AuditRow)
-    return tuple(decoder.decode(line) for line in content.splitlines() if line)
-
-
 def funnel_counts(rows: Iterable[AuditRow]) -> dict[str, int]:
     """Commits by first failed criterion, in the criteria's order, every criterion named; then
     ``candidate``. The values add up to the number of walked commits."""
     counted = Counter(row.criterion or "candidate" for row in rows)
     return {name: counted[name] for name in (*STATIC_CRITERIA, "candidate")}
-
-
-def funnel_table(rows: Iterable[AuditRow]) -> str:
-    """:func:`funnel_counts` as a Markdown table with what is left after each criterion."""
-    counts = funnel_counts(rows)
-    left = sum(counts.values())
-    lines = ["| first failed criterion | commits | left |", "|---|---:|---:|"]
-    lines.append(f"| walked | | {left} |")
-    for name in STATIC_CRITERIA:
-        left -= counts[name]
-        lines.append(f"| `{name}` | {counts[name]} | {left} |")
-    return "\n".join([*lines, f"| **candidates** | | **{counts['candidate']}** |"]) + "\n"
 
 
 FileChange = Literal["dependency", "documentation", "generated", "formatting", "code", "other"]

@@ -83,10 +83,6 @@ class StandInAdmin:
         """Replace all faults; names and parameters are in ``stand_in_state.FAULTS``."""
         self._ask("POST", "faults", faults)
 
-    def set_script(self, turns: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the scripted turns: content, reasoning, calls (name, arguments as text, id)."""
-        self._ask("POST", "script", {"turns": list(turns)})
-
     def state(self) -> dict[str, Any]:
         """virtual_ms, resident, max_resident_ever, max_in_flight_ever, switches, log."""
         answer: dict[str, Any] = self._ask("GET", "state", None)

@@ -26,7 +26,6 @@ FAULTS: dict[str, str] = {
     # Each takes `times` (how often it fires; endless without it) beside what its text names.
     "auth_on": "requests need `Authorization: Bearer <token>`; parameter token",
     "server_stopped": "the server answers nobody until `lms server start`",
-    "start_exits_1": "`lms server start` ends with status 1 although the server runs",
     "old_server": "the routes below /api/v1 are unknown, as before version 0.4",
     "undocumented_listing": "GET /api/v1/models lacks what is documented",
     "jit_on": "just-in-time loading is switched on",

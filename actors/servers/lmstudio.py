@@ -238,14 +238,6 @@ class LMStudio(HttpModelServer):
 
     # ---- residency ---------------------------------------------------------------------------
 
-    def start_server(self) -> tuple[Evidence, ...]:
-        """``lms server start``. Its exit status is not believed, since it may be 1 though the
-        server runs: raises ServerUnreachable where ``server_status`` does."""
-        with self._collect() as evidence:
-            self._run_lms("server", "start", "--port", str(self._port), any_exit=True)
-            self.server_status()
-            return tuple(evidence)
-
     def server_status(self) -> tuple[Evidence, ...]:
         """Raises ServerUnreachable unless ``lms`` says that the server runs on our port."""
         with self._collect() as evidence:

@@ -91,16 +91,6 @@ def mid_p_value(new_only: int, baseline_only: int) -> Fraction:
     return Fraction(2 * tail - observed, 1 << m)
 
 
-def rejects(new_only: int, baseline_only: int, alpha: Rational) -> bool:
-    """Whether the exact two-sided p is at most alpha, decided in integers.
-
-    Raises ValueError as `mcnemar_test` does.
-    """
-    level = admit_level(alpha, "alpha")
-    m, tail, _ = _smaller_tail(new_only, baseline_only)
-    return 2 * tail * level.denominator <= level.numerator << m
-
-
 def _smaller_tail(new_only: int, baseline_only: int) -> tuple[int, int, int]:
     """m = b + c, the sum of C(m, i) for i = 0 .. min(b, c), and its last term."""
     b = admit_count(new_only, "new_only (pairs that only the new arm resolves)")

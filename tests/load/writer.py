@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ledger.artifacts import Artifacts
-from ledger.checkpoint import Checkpointer
+from ledger.checkpoint import CHECKPOINT_INTERVAL, Checkpointer
 from ledger.log import Batch, NewEvent
 from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
@@ -59,7 +59,9 @@ def write(study: Path, number: int, events: int) -> None:
         batch = Batch(
             events=new, actor="cell", run="r", cause=cause, first_index=first, expected=expected
         )
-        checkpointer.after_append(log, log.append(batch))
+        stored = log.append(batch)
+        if stored[0].seq // CHECKPOINT_INTERVAL < (stored[-1].seq + 1) // CHECKPOINT_INTERVAL:
+            checkpointer.sign(log)
     log.close()
 
 

@@ -315,7 +315,7 @@ def test_an_unload_that_leaves_a_foreign_resident(
 # ---- the server as a whole -------------------------------------------------------------------
 
 
-def test_a_stopped_server_is_started_through_lms(
+def test_a_stopped_server_says_how_to_start_it(
     stand_in: StandInServer, lmstudio: LMStudio, qwen: Model
 ) -> None:
     stand_in.state.set_faults({"server_stopped": {}})
@@ -323,20 +323,6 @@ def test_a_stopped_server_is_started_through_lms(
         lmstudio.preflight(qwen)
     with pytest.raises(ServerUnreachable):
         lmstudio.inventory()
-    lmstudio.start_server()
-    assert lmstudio.preflight(qwen).identity.key == qwen.key
-
-
-def test_lms_that_exits_1_though_the_server_runs(
-    stand_in: StandInServer, lmstudio: LMStudio
-) -> None:
-    stand_in.state.set_faults({"server_stopped": {}, "start_exits_1": {}})
-    labels = [label for label, _ in lmstudio.start_server()]
-    assert labels == [
-        f"lms server start --port {stand_in.port} exit 1",
-        f"lms server start --port {stand_in.port} stderr",
-        "lms server status --json exit 0",
-    ]
 
 
 def test_lms_that_is_missing(stand_in: StandInServer, tmp_path: Path, qwen: Model) -> None:

@@ -16,7 +16,6 @@ from sample_ledger import SampleLedger, append_one
 
 from ledger.chain import leaf_hash
 from ledger.checkpoint import (
-    CHECKPOINT_INTERVAL,
     Checkpoint,
     Checkpointer,
     check_signature,
@@ -30,15 +29,12 @@ from ledger.cli.main import main
 from ledger.creation import create_ledger
 from ledger.errors import Integrity, Unfinished, Usage
 from ledger.last_seen import recall
-from ledger.log import Batch, NewEvent
 from ledger.merkle import tree_root
 from ledger.signing_keys import SigningKey, parse_verifier_key
 from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import StudyDirectory
 from ledger.verify.verification import verify
-from schemas.commands import AdvanceCell
 from schemas.events.cell import ProtocolViolated
-from schemas.events.command import CommandRequested
 from schemas.events.ledger import LedgerCreated
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text("utf-8"))
@@ -289,28 +285,6 @@ def test_empty_log_cannot_be_signed(tmp_path: Path, sample: SampleLedger) -> Non
     with pytest.raises(Usage, match="empty log"):
         Checkpointer(sample.directory).sign(log)
     log.close()
-
-
-def test_interval_is_signed_once(sample: SampleLedger) -> None:
-    """Exactly the append that reaches a multiple of the interval signs."""
-    log = SqliteLog.open(sample.database)
-    checkpointer = Checkpointer(sample.directory)
-    signed = []
-    for first in range(0, CHECKPOINT_INTERVAL + 100, 70):
-        events = [
-            NewEvent("cell/many", ProtocolViolated(turn=number, kind="k", detail="d"))
-            for number in range(70)
-        ]
-        advance = AdvanceCell(cell=f"R001-{first:03}/H000/M001/0")
-        cause = append_one(log, CommandRequested(role="cell", command=advance), "role/cell")
-        stored = log.append(Batch(events=events, actor="cell", run="run-1", cause=cause))
-        note = checkpointer.after_append(log, stored)
-        if note is not None:
-            signed.append((stored[0].seq, stored[-1].seq, parse_checkpoint(note).checkpoint.size))
-    log.close()
-    assert len(signed) == 1
-    first, last, size = signed[0]
-    assert first < CHECKPOINT_INTERVAL <= last + 1 == size
 
 
 def _grow_and_sign(root: Path, count: int) -> None:
