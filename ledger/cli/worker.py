@@ -125,22 +125,20 @@ def _model_server(
     context: Context, declared: Server, limits: "Limits", server_url: str, lms: str
 ) -> "ModelServer":
     """The adapter of the study's kind of server."""
-    token = os.environ.get("LM_API_TOKEN")
-    if declared.kind == "llamacpp":
-        from actors.servers.llamacpp import LlamaCpp
-
-        return LlamaCpp(Path(declared.weights) if declared.weights else None, limits)
-    if declared.kind == "openai":
-        from actors.servers.openai import OpenAICompatible
-
-        return OpenAICompatible(server_url or declared.url, limits, token)
-    from actors.servers.lmstudio import LMStudio
+    from actors.servers.registry import SERVERS, Address
 
     if declared.kind == "stand_in" and not server_url:
         from actors.rehearsal.stand_in_process import running_stand_in
 
         server_url, lms = running_stand_in(context.directory.run / "stand_in")
-    return LMStudio(server_url or declared.url, [lms or declared.lms], limits, token)
+    address = Address(
+        url=server_url or declared.url,
+        lms=lms or declared.lms,
+        weights=Path(declared.weights) if declared.weights else None,
+        limits=limits,
+        token=os.environ.get("LM_API_TOKEN"),
+    )
+    return SERVERS[declared.kind](address)
 
 
 def _end_with_supervisor() -> None:

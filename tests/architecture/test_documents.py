@@ -12,6 +12,7 @@ from schemas.events import ALL_EVENTS
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
     "README.md",
     *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md")),
 ]
