@@ -68,18 +68,17 @@ def test_a_treatment(copy: Path) -> None:
     for name in ("system", "task"):
         prompts = copy / "harnesses" / "prompts"
         shutil.copy(prompts / f"h000_{name}.md", prompts / f"h999_{name}.md")
-    replace(
-        copy / "harnesses/registry.py",
-        {
-            "import h000_exact_search, ": "import h000_exact_search, h999_scratch, ",
-            '    "H018": Harness(': '    "H999": Harness(\n'
-            "        id=h999_scratch.ID,\n"
-            "        title=h999_scratch.TITLE,\n"
-            "        run=h999_scratch.run,\n"
-            '        source_files=("h999_scratch.py", *_SHARED_SOURCES),\n'
-            "        prompt_files=h999_scratch.PROMPT_FILES,\n"
-            '    ),\n    "H018": Harness(',
-        },
+    path = copy / "harnesses/registry.py"
+    registry = path.read_text(encoding="utf-8")
+    found = re.search(r'    "H000": Harness\(.*?\n    \),\n', registry, re.DOTALL)
+    assert found is not None
+    entry = found[0].replace("H000", "H999").replace("h000_exact_search", "h999_scratch")
+    registry = registry.replace(found[0], found[0] + entry)
+    path.write_text(
+        registry.replace(
+            "    h000_exact_search,\n", "    h000_exact_search,\n    h999_scratch,\n", 1
+        ),
+        encoding="utf-8",
     )
     printed = run(
         copy,
