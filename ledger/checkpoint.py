@@ -195,6 +195,13 @@ def origin_of_first_record(record: bytes) -> str:
     return origin
 
 
+def known_origin(record: bytes | None) -> str:
+    """The same; "" where there is no record 0, or none that names an origin."""
+    with suppress(Integrity):
+        return origin_of_first_record(record) if record is not None else ""
+    return ""
+
+
 def ledger_key(log: EventLog) -> VerifierKey:
     """The user's own key under the origin of this ledger: its string is what others verify with."""
     first = next(iter(log.read(0, 1)), None)
@@ -364,8 +371,9 @@ class Checkpointer:
         try:
             new = not self._log_file.exists()
             with open(os.open(self._log_file, flags, 0o600), "r+b", buffering=0) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise OSError(errno.EINVAL, "not a regular file")
+                about = os.fstat(file.fileno())
+                if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+                    raise OSError(errno.EINVAL, "not a regular file with one name")
                 fcntl.flock(file, fcntl.LOCK_EX)
                 length = file.seek(0, os.SEEK_END)
                 start = file.seek(max(0, length - 2 * MAX_NOTE_BYTES))

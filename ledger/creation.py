@@ -8,7 +8,7 @@ from ledger.clock import new_id
 from ledger.errors import Integrity
 from ledger.log import Batch, NewEvent
 from ledger.stores import open_log
-from ledger.study_directory import StudyDirectory
+from ledger.study_directory import StudyDirectory, refuse_links
 from schemas.envelope import FORMAT_VERSION
 from schemas.events.ledger import LedgerCreated
 from schemas.identifiers import LEDGER_STREAM
@@ -22,6 +22,8 @@ def create_ledger(directory: StudyDirectory) -> str:
     Usage where the user's key cannot be used.
     """
     checkpointer = Checkpointer(directory)  # before anything is made where it could not be signed
+    refuse_links(directory.root, (directory.var.name,))
+    refuse_links(directory.var)
     make_folder(directory.var, 0o700)
     sync_directory(directory.root)  # also where a process made var and was killed before its sync
     made = os.path.lexists(directory.ledger)

@@ -25,6 +25,7 @@ import msgspec
 
 from ledger.artifacts import MAX_BYTES, Artifacts, is_digest
 from ledger.atomic_file import TEMPORARY_PREFIX, make_folder, sync, sync_directory
+from ledger.checkpoint import known_origin
 from ledger.errors import Integrity, LedgerError, Refused, Unfinished, Usage
 from ledger.last_seen import known_ledger, remember_ledger
 from ledger.named_artifacts import artifacts_in_content, named_artifacts
@@ -56,6 +57,10 @@ IMPORTED_TEXT = b"This ledger was imported. It is opened read-only and never wri
 class Moved(msgspec.Struct, frozen=True):
     """What an export or a backup holds, and what it could not take along."""
 
+    path: str
+    """The file that was read."""
+    ledger: str
+    """Its origin, NAME/UUID, as record 0 says."""
     records: int
     checkpoints: int
     artifacts: int
@@ -96,7 +101,13 @@ def export(source: Path, directory: Path, records_only: bool = False) -> Moved:
             _write(folder / CHECKPOINTS_FILE, b"".join(note + b"\n" for note in notes))
             copying.finish()
             return Moved(
-                count, len(notes), copying.count, tuple(copying.missing), tuple(copying.altered)
+                str(records.path),
+                known_origin(records.first()),
+                count,
+                len(notes),
+                copying.count,
+                tuple(copying.missing),
+                tuple(copying.altered),
             )
 
     with _new_folder(directory) as folder:

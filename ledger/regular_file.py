@@ -120,6 +120,18 @@ def check_database(path: Path) -> None:
             )
 
 
+def check_one_name(*paths: Path) -> None:
+    """Raises OSError where a file that is to be written has a second name (a hard link): whatever
+    has that name would change too. SQLite's "How to corrupt", section 2.5. Opens nothing."""
+    for path in paths:
+        try:
+            names = os.stat(path, follow_symlinks=False).st_nlink
+        except FileNotFoundError:
+            continue
+        if names > 1:
+            raise OSError(errno.EINVAL, "a hard link, not a file of its own", os.fspath(path))
+
+
 def check_regular(path: str | os.PathLike[str]) -> int:
     """How long a file is. Raises OSError, like ``open_regular``, where no regular file stands.
     Opens nothing."""

@@ -24,6 +24,7 @@ from ledger.sqlite.imported import ImportedDatabase
 from ledger.sqlite.log import SqliteLog
 from ledger.sqlite.records import SqliteRecords
 from ledger.sqlite.schema import begins_like_a_database
+from ledger.study_directory import refuse_links
 
 Mode = Literal["create", "append", "read"]
 
@@ -47,6 +48,7 @@ def open_records(path: Path, artifacts: Path | None = None, live: bool = False) 
     Raises Usage where there is nothing of the kind, Unfinished, Damaged.
     """
     file = records_at(path)
+    refuse_links(file.parent)
     if file.suffix == ".db" or is_sqlite(file):
         return SqliteRecords(file, artifacts, live)
     if file == path:
@@ -65,6 +67,7 @@ def records_at(path: Path) -> Path:
         if not path.exists():
             raise Usage(f"{path} does not exist; name a study, a database or an export")
         return path
+    refuse_links(path, ("var",))
     places = (path / DATABASE_FILE, path / "var" / DATABASE_FILE, path / RECORDS_FILE)
     found = [place for place in places if os.path.lexists(place)]
     if not found:

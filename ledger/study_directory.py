@@ -16,7 +16,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +31,30 @@ LOOKS_AT_A_LOCK = 3
 SECONDS_BETWEEN_LOOKS = 0.05
 IMPORTED_MARK = "imported"
 """A file of this name beside a database says that it came from elsewhere and is never written."""
+
+
+OWN_FOLDERS = (
+    "artifacts",
+    "projections",
+    "templates",
+    "environments",
+    "reports",
+    "run",
+    "scratch",
+    "diagnostics",
+)
+"""In ``var/``."""
+
+
+def refuse_links(folder: Path, names: Iterable[str] = OWN_FOLDERS) -> None:
+    """Raises Refused where one of these in a folder is a link: what is read would be another
+    study's, and what is removed or written too."""
+    for name in names:
+        if (folder / name).is_symlink():
+            raise Refused(
+                f"{folder / name} is a link, and a study's own folders never are: put the folder "
+                "itself there, or name the study that it leads to"
+            )
 
 
 class StudyDirectory:

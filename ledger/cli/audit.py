@@ -10,6 +10,8 @@ import msgspec
 
 from ledger.cli.options import (
     json_option,
+    judged,
+    ledger_of,
     print_json,
     print_table,
     printable,
@@ -52,15 +54,16 @@ def command(names: Sequence[str], study: Path, as_json: bool, list_audits: bool)
         else:
             print_table(listed)
         return 0
-    verdicts = _run(study, [name for name in questions if not names or name in names])
+    path, ledger, verdicts = _run(study, [n for n in questions if not names or n in names])
     violated = any(verdict.status == "violated" for verdict in verdicts)
     if as_json:
         rows = [
             {"ok": verdict.status != "violated", **msgspec.to_builtins(verdict)}
             for verdict in verdicts
         ]
-        print_json({"ok": not violated, "audits": rows})
+        print_json({"ok": not violated, "path": str(path), "ledger": ledger, "audits": rows})
     else:
+        print(f"ledger {judged(path, ledger)}")
         _print(verdicts)
     return 3 if violated else 0
 
@@ -72,13 +75,15 @@ def _questions() -> dict[str, str]:
     return {chain.NAME: chain.QUESTION, **{audit.NAME: audit.QUESTION for audit in AUDITS}}
 
 
-def _run(study: Path, names: Sequence[str]) -> "list[Verdict]":
+def _run(study: Path, names: Sequence[str]) -> "tuple[Path, str, list[Verdict]]":
+    """(the file that was judged, the ledger's id, what the audits say)"""
     from projections.audits import chain
     from projections.audits.run import run_audits
 
     with reading(study) as context:
         verdicts = [chain.audit_chain(context.directory.root)] if chain.NAME in names else []
-        return verdicts + run_audits(context.log, context.artifacts.get, names)
+        verdicts += run_audits(context.log, context.artifacts.get, names)
+        return context.directory.ledger, ledger_of(context), verdicts
 
 
 def _print(verdicts: "Sequence[Verdict]") -> None:

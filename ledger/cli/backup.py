@@ -4,7 +4,14 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, print_json, printable, require_ledger, study_option
+from ledger.cli.options import (
+    json_option,
+    judged,
+    print_json,
+    printable,
+    require_ledger,
+    study_option,
+)
 from ledger.study_directory import StudyDirectory
 from schemas.counted import counted
 
@@ -41,6 +48,8 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
         print_json(
             {
                 "directory": str(directory),
+                "path": str(StudyDirectory(study).ledger),
+                "ledger": report.ledger,
                 "status": report.status,
                 "events": report.events,
                 "signed": newest.size if newest is not None and newest.counts else 0,
@@ -49,6 +58,7 @@ def command(study: Path, as_json: bool, directory: Path) -> int:
         )
     else:
         print(f"status     {report.status}")
+        print(f"ledger     {judged(StudyDirectory(study).ledger, report.ledger)}")
         print(f"backup     {directory}")
         print(f"events     {report.events}")
         if newest is not None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, print_json, require_ledger, study_option
+from ledger.cli.options import json_option, judged, print_json, require_ledger, study_option
 from ledger.study_directory import StudyDirectory
 from schemas.counted import counted
 
@@ -29,6 +29,8 @@ def command(study: Path, as_json: bool, directory: Path, records_only: bool) -> 
         print_json(
             {
                 "directory": str(directory),
+                "path": moved.path,
+                "ledger": moved.ledger,
                 "records": moved.records,
                 "checkpoints": moved.checkpoints,
                 "artifacts": moved.artifacts,
@@ -37,6 +39,7 @@ def command(study: Path, as_json: bool, directory: Path, records_only: bool) -> 
             }
         )
     else:
+        print(f"ledger {judged(moved.path, moved.ledger)}")
         print(
             f"{counted(moved.records, 'record')}, {counted(moved.checkpoints, 'checkpoint')}, "
             f"{counted(moved.artifacts, 'artifact')} in {directory}"

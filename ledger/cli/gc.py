@@ -5,7 +5,14 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, print_json, reading, study_option
+from ledger.cli.options import (
+    json_option,
+    judged,
+    ledger_of,
+    print_json,
+    reading,
+    study_option,
+)
 from ledger.errors import Usage
 from schemas.counted import counted
 
@@ -42,6 +49,7 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
         raise Usage("--older-than nan: give a number of hours")
     with reading(study) as context:
         directory = context.directory
+        ledger = ledger_of(context)
         found = find_leftovers(directory, context.log, hours * 3600)
     gone = set(remove_leftovers(directory, found)) if remove else set()
     rows = [
@@ -58,6 +66,8 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
     if as_json:
         print_json(
             {
+                "path": str(directory.ledger),
+                "ledger": ledger,
                 "leftovers": rows,
                 "bytes": sum(one.bytes for one in found),
                 "removable": len(old),
@@ -65,6 +75,7 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
             }
         )
         return
+    print(f"ledger {judged(directory.ledger, ledger)}")
     for row in rows[:SHOWN]:
         state = "removed" if row["removed"] else "old" if row["removable"] else "kept: too young"
         print(f"{row['bytes']:>10}  {row['kind']:<16}  {state:<15}  {row['file']}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ledger.cli.options import json_option, print_json, printable
+from ledger.cli.options import json_option, judged, print_json, printable
 from schemas.counted import counted
 
 
@@ -35,6 +35,8 @@ def command(source: Path, directory: Path, as_json: bool, key: str | None) -> No
         print_json(
             {
                 "directory": str(directory),
+                "path": str(source),
+                "ledger": report.ledger,
                 "status": report.status,
                 "events": report.events,
                 "findings": [finding.code for finding in report.findings],
@@ -42,6 +44,7 @@ def command(source: Path, directory: Path, as_json: bool, key: str | None) -> No
             }
         )
         return
+    print(f"ledger     {judged(source, report.ledger)}")
     print(f"imported   {counted(report.events, 'event')} to {directory}, read-only")
     for finding, places in grouped(report.findings):
         times = f" ({places} times)" if places > 1 else ""

@@ -23,8 +23,8 @@ from ledger.regular_file import (
     read_regular,
 )
 from ledger.signing_keys import config_home, parse_verifier_key
-from ledger.stores import Mode, begins_like_a_ledger, open_log
-from ledger.study_directory import StudyDirectory
+from ledger.stores import Mode, begins_like_a_ledger, open_log, records_at
+from ledger.study_directory import StudyDirectory, refuse_links
 from schemas.counted import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,11 +109,15 @@ def require_ledger(directory: StudyDirectory) -> None:
     """Raises Usage where the study has no ledger, Integrity where something else stands there, or
     nothing any more.
 
-    What is no regular file is never opened: reading from a pipe would wait for ever.
+    What is no regular file is never opened: reading from a pipe would wait for ever. Raises Refused
+    where a folder of the study is a link, or another ledger lies beside its own.
     """
     path = directory.ledger
+    refuse_links(directory.root, (directory.var.name,))
+    refuse_links(directory.var)
     try:
         check_regular(path)
+        records_at(directory.root)  # which refuses two
     except FileNotFoundError:
         if not directory.toml.exists():
             directory.read_study()  # says that there is no study here and how to make one
@@ -167,6 +171,19 @@ def print_json(value: Any) -> None:
     """
     text = json.dumps(value, indent=2, ensure_ascii=True)
     print(text.replace("\x7f", "\\u007f"))
+
+
+def ledger_of(context: Context) -> str:
+    """The origin, NAME/UUID, of the ledger that is open; "" without a readable record 0."""
+    from ledger.checkpoint import known_origin
+
+    first = next(iter(context.log.read(0, 1)), None)
+    return known_origin(first.record if first is not None else None)
+
+
+def judged(path: Path | str, ledger: str) -> str:
+    """Which file a command has judged, or removed from: its path, and the ledger's id."""
+    return f"{printable(path)}  {printable(ledger) or 'without a readable record 0'}"
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:

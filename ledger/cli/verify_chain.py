@@ -8,6 +8,7 @@ import click
 
 from ledger.cli.options import (
     json_option,
+    judged,
     notes_in,
     print_json,
     printable,
@@ -134,6 +135,7 @@ def command(
         print_json(json.loads(report_json(report)))
         return exit_status(report)
     print(f"status     {report.status}; {_unsigned(report)}")
+    print(f"ledger     {judged(report.path, report.ledger)}")
     print(f"events     {report.events}")
     if report.head is not None:
         print(f"head       seq {report.head.seq}  leaf {report.head.leaf}")

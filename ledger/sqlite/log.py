@@ -47,6 +47,7 @@ from ledger.log import (
 from ledger.regular_file import (
     Identity,
     check_database,
+    check_one_name,
     database_closed,
     database_opened,
     is_no_file,
@@ -549,6 +550,8 @@ def _open_ledger(path: Path, mode: str, synchronous: str) -> sqlite3.Connection:
         )
     try:
         check_database(path)
+        written = ("", "-wal", "-shm") if mode == "rw" else ("-wal", "-shm")
+        check_one_name(*(_beside(path, suffix) for suffix in written))
     except OSError as error:
         if not is_no_file(error):
             raise

@@ -28,6 +28,7 @@ from ledger.record_source import (
 from ledger.regular_file import (
     Identity,
     check_database,
+    check_one_name,
     database_closed,
     database_opened,
     is_open_here,
@@ -68,6 +69,11 @@ class SqliteRecords:
         if self.imported and artifacts is None and not path.with_name(ARTIFACTS_FOLDER).is_dir():
             self.artifacts = None  # made from an export of records only
         self.at_rest = not live and not _has_content(wal_of(path))
+        if not self.at_rest:  # SQLite writes its side files
+            try:
+                check_one_name(wal_of(path), path.with_name(f"{path.name}-shm"))
+            except OSError as error:
+                raise not_to_be_read(path, error) from None
         self._before = self._fingerprint()
         self._mode = "ro&immutable=1" if self.at_rest else "ro"
         self._wal_mode = self._read_wal_mode()

@@ -24,6 +24,7 @@ from ledger.checkpoint import (
     Checkpoint,
     check_signature,
     is_cut_off,
+    known_origin,
     origin_of_first_record,
     parse_checkpoint,
     split_notes,
@@ -43,7 +44,7 @@ from ledger.merkle import Frontier
 from ledger.record_page import Page, read_record
 from ledger.record_source import Damaged, ForeignTable, RecordSource
 from ledger.signing_keys import VerifierKey, config_home, load_signing_key, parse_verifier_key
-from ledger.stores import open_records
+from ledger.stores import open_records, records_at
 from ledger.verify.anchors import check_receipt
 from ledger.verify.final_checks import (
     check_checkpoint_rows,
@@ -120,6 +121,10 @@ class VerifiedHead(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What ``ledger verify-chain --json`` prints."""
 
+    path: str
+    """The file that was judged."""
+    ledger: str
+    """Its origin, NAME/UUID, as record 0 says; empty where that cannot be read."""
     status: Status
     events: int
     unsigned: int
@@ -179,7 +184,17 @@ def verify(path: Path, artifacts: Path | None = None, options: Options | None = 
             source = open_records(path, artifacts, live)
         except Damaged as error:
             finding = Finding("DB_CORRUPT", None, "a ledger", shown(str(error)))
-            return Report("violated", 0, 0, None, (), (finding,), "Nothing could be read.")
+            return Report(
+                str(records_at(path)),
+                "",
+                "violated",
+                0,
+                0,
+                None,
+                (),
+                (finding,),
+                "Nothing could be read.",
+            )
         try:
             return _Verification(source, options, home).run()
         except _WriterCame:
@@ -367,13 +382,10 @@ class _Verification:
 
     def _origin(self) -> str:
         """The origin under which the ledger's own notes are signed; "" where nothing tells."""
-        if self.key is not None:
-            return self.key.name
-        first = self.source.first()
-        try:
-            return origin_of_first_record(first) if first is not None else ""
-        except Integrity:
-            return ""
+        return self.key.name if self.key is not None else self._origin_of_ledger()
+
+    def _origin_of_ledger(self) -> str:
+        return known_origin(self.source.first())
 
     def _notes(
         self,
@@ -588,7 +600,15 @@ class _Verification:
         covered = max((a.size for a in anchors if a.kind != "last_seen"), default=0)
         unsigned = max(0, self.following - covered)
         return Report(
-            status, self.events, unsigned, head, tuple(anchors), tuple(findings), " ".join(said)
+            str(self.source.path),
+            self._origin_of_ledger(),
+            status,
+            self.events,
+            unsigned,
+            head,
+            tuple(anchors),
+            tuple(findings),
+            " ".join(said),
         )
 
     def _remember(self, anchors: Sequence[Anchor]) -> bool:

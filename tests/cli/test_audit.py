@@ -88,5 +88,5 @@ def test_no_audit_prints_an_outcome(ledger: Run, tmp_path: Path) -> None:
             lambda tiny, resolved=resolved: tiny.write_everything(resolved),  # type: ignore[misc]
         )
         names = [name for name in NAMES if name not in ("chain", "commands")]
-        printed.append(ledger("audit", *names, "--json", "--study", study).out)
+        printed.append(ledger("audit", *names, "--json", "--study", study).json["audits"])
     assert printed[0] == printed[1]

@@ -34,7 +34,13 @@ from schemas.events.ledger import CheckpointAnchored
 def test_report_is_the_documented_json(sample: SampleLedger) -> None:
     sample.rewrite({13: lambda record: {**record, "run": "other"}})
     shown = json.loads(report_json(verify(sample.directory.root)))
-    assert list(shown) == ["status", "events", "head", "anchors", "findings", "assurance"]
+    assert list(shown) == [
+        *("path", "ledger", "status", "events", "unsigned", "head"),
+        *("anchors", "findings", "assurance"),
+    ]
+    assert shown["path"] == str(sample.database)
+    assert shown["ledger"] == sample.origin
+    assert shown["unsigned"] == 20
     assert shown["status"] == "violated"
     assert shown["events"] == 31
     assert list(shown["head"]) == ["seq", "leaf", "root"]
