@@ -1,0 +1,1 @@
+"""Systems under test: our stores and other people's memories behind one contract."""

@@ -1,0 +1,1 @@
+"""What a rehearsal needs: stand-in server, simulated agent, example repository, templates."""

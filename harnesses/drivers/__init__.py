@@ -1,0 +1,1 @@
+"""Who reads a memory and acts: one file a driver over one contract."""

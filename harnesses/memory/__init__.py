@@ -1,0 +1,1 @@
+"""Policies over a store's items: what is kept, found and shown."""

@@ -3,6 +3,7 @@
 import ast
 import importlib.resources
 import json
+import re
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,13 +25,15 @@ from schemas.base import Event
     help="The checkout.",
 )
 def command(check: bool, root: Path) -> None:
-    """Write docs/event-catalogue.md and docs/study-toml.md, or check that they are up to date."""
+    """Write docs/event-catalogue.md, docs/study-toml.md and the code map of ARCHITECTURE.md, or
+    check that they are up to date."""
+    if not (root / "docs").is_dir():
+        raise Usage(f"{root.resolve()} is not the checkout: it has no folder docs")
     documents = {
+        "ARCHITECTURE.md": with_code_map(root / "ARCHITECTURE.md"),
         "docs/event-catalogue.md": event_catalogue(),
         "docs/study-toml.md": study_reference(),
     }
-    if not (root / "docs").is_dir():
-        raise Usage(f"{root.resolve()} is not the checkout: it has no folder docs")
     stale = []
     for name, content in documents.items():
         path = root / name
@@ -42,6 +45,36 @@ def command(check: bool, root: Path) -> None:
             print(f"wrote {name}")
     if stale:
         raise Integrity(f"not up to date: {', '.join(stale)}; run `ledger docs`")
+
+
+def with_code_map(architecture: Path) -> str:
+    """The document with every block of the code map made anew: the modules and rooms at the top of
+    a package, with the first sentence of what each says of itself."""
+
+    def block(match: re.Match[str]) -> str:
+        return f"{match[1]}{code_map(match[2])}{match[3]}"
+
+    text = architecture.read_text(encoding="utf-8")
+    return re.sub(r"(<!-- code map of (\w+) -->\n).*?(<!-- end -->)", block, text, flags=re.DOTALL)
+
+
+def code_map(package: str) -> str:
+    root = Path(str(importlib.resources.files(package)))
+    rooms = sorted(path.parent for path in root.glob("*/__init__.py"))
+    modules = sorted(path for path in root.glob("*.py") if not path.name.startswith("__"))
+    lines = [
+        "".join(f"- `{package}/{path.name}`: {_gloss(path)}\n" for path in modules),
+        "".join(f"- `{package}/{room.name}/`: {_gloss(room / '__init__.py')}\n" for room in rooms),
+    ]
+    return "".join(lines)
+
+
+def _gloss(path: Path) -> str:
+    """The first sentence of a module's docstring, without its full stop."""
+    text = ast.get_docstring(ast.parse(path.read_bytes())) or ""
+    first = " ".join(text.split("\n\n")[0].split()).replace("``", "`")
+    sentence = re.split(r"(?<=[^.])\.(?: |$)", first)[0]
+    return re.sub(r":(?:mod|class|func|meth):`([^`]+)`", r"`\1`", sentence)
 
 
 def event_catalogue() -> str:

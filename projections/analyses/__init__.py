@@ -1,0 +1,1 @@
+"""One statistical question a file: pure functions over rows."""
