@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from actors.languages.contract import Language
 from actors.languages.file_classes import HEADER_BYTES, FileClasses, matches
-from actors.languages.registry import language_of
+from actors.languages.registry import LANGUAGES
 from harnesses.retrieval.snapshot import FileClass
 from ledger.errors import Usage
 from schemas.repair.study import Layout, Repository
@@ -31,13 +31,14 @@ class Classifier:
     def classify(self, path: str, content: bytes = b"") -> FileClass:
         """The class of a file; ``content`` matters only for the header of generated source files
         (its first :data:`HEADER_BYTES` bytes are enough)."""
-        rules = self.language.files
+        rules, header = self.language.files, content[:HEADER_BYTES]
         folders, name = _split(path)
         root = _root_of(path, self.package_roots)
         inner = folders if root is None else folders[len(_parts(root)) :]
-        if path in self.requirements:
+        in_tests = not rules.tests_beside_sources and _root_of(path, self.test_roots) is not None
+        if path in self.requirements or rules.dependency_components & set(folders):
             return "dependency"
-        if _root_of(path, self.test_roots) is not None or rules.test_components & set(inner):
+        if in_tests or rules.test_components & set(inner):
             return "test" if matches(name, rules.test_names) else "infrastructure"
         if matches(name, rules.test_names):
             return "test"
@@ -46,7 +47,8 @@ class Classifier:
         if path in self.version_files:
             return "generated"
         # With the whole tree as root, what lies at the top is not resources of a package.
-        if root is None or (root == "" and not folders and not self.is_source(path)):
+        in_whole_tree = root == "" and not self.is_source(path)
+        if root is None or (in_whole_tree and (not folders or not rules.package_marker)):
             if matches(name, rules.dependency_names):
                 return "dependency"
             if rules.docs_components & set(folders) or matches(name.lower(), rules.docs_names):
@@ -54,6 +56,8 @@ class Classifier:
             if self._is_generated(name, content):
                 return "generated"
             return "config" if matches(name, rules.config_names) else "other"
+        if rules.other_header and self.is_source(path) and rules.other_header.search(header):
+            return "other"
         if not folders and matches(name, rules.dependency_names):
             return "dependency"
         if matches(name, rules.runner_names):
@@ -69,8 +73,8 @@ class Classifier:
         return "production"
 
     def is_selectable(self, path: str) -> bool:
-        """A test file beneath a configured test root: what an arm may run. One whose path is not
-        UTF-8 is not: no test id could name it."""
+        """A test file beneath a configured test root: what an arm may run, if it is built for the
+        platform. One whose path is not UTF-8 is not: no test id could name it."""
         return (
             _root_of(path, self.test_roots) is not None
             and is_text(path)
@@ -95,10 +99,9 @@ def classifier(repository: Repository, paths: Iterable[str] | None = None) -> Cl
     """The classifier of a repository. Where its layout names no package root they are derived from
     ``paths``: all paths of the tree in question, or those of at most three components.
 
-    Raises Usage for a language that is not there yet, and where a layout without package roots
-    comes without ``paths``.
+    Raises Usage where a layout without package roots comes without ``paths``.
     """
-    language = language_of(repository.language)
+    language = LANGUAGES[repository.language]
     layout: Layout = repository.layout
     roots = tuple("/".join(_parts(root)) for root in layout.package_roots)
     if not roots and paths is None:
@@ -109,7 +112,8 @@ def classifier(repository: Repository, paths: Iterable[str] | None = None) -> Cl
     return Classifier(
         language=language,
         package_roots=roots or derive_package_roots(language.files, paths or ()),
-        test_roots=tuple("/".join(_parts(root)) for root in layout.test_roots),
+        test_roots=tuple("/".join(_parts(root)) for root in layout.test_roots)
+        or (("",) if language.files.tests_beside_sources else ()),
         version_files=frozenset(layout.version_files),
         requirements=frozenset(layout.requirements),
     )
@@ -117,7 +121,10 @@ def classifier(repository: Repository, paths: Iterable[str] | None = None) -> Cl
 
 def derive_package_roots(rules: FileClasses, paths: Iterable[str]) -> tuple[str, ...]:
     """Folders ``X`` and ``src/X`` that hold the package marker and are not tests, documentation,
-    scripts or hidden; sorted. A ``src`` folder whose packages have no marker is a root itself."""
+    scripts or hidden; sorted. A ``src`` folder whose packages have no marker is a root itself. The
+    whole tree for a language without a marker."""
+    if not rules.package_marker:
+        return ("",)
     excluded = rules.test_components | rules.docs_components | rules.other_components
     roots = set()
     source_below_src = False

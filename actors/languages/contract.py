@@ -51,6 +51,10 @@ class Sources(Protocol):
         ``::``, without parameters or subtests)."""
         ...
 
+    def built_for(self, path: str, content: bytes, platform: Platform) -> bool:
+        """Whether a file belongs to the program on a platform, in languages with conditions."""
+        ...
+
     def module_names(self, path: str) -> Iterable[str]:
         """What a source file is called in code and prose, other than by its path."""
         ...
@@ -145,12 +149,14 @@ class Requested:
     place: Path
     """A private folder beside the workspace, for what the command needs and a run may read."""
     tests: tuple[str, ...]
-    """Test files of the workspace, not empty."""
+    """Test files of the workspace."""
     package_roots: tuple[str, ...]
     """Folders of the base tree with production code."""
     hash_seed: int
     nonce: str
     canary: bool
+    warm_cache: Path | None = None
+    """What ``warm_up`` has built; a run reads it and writes into a cache of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,3 +272,6 @@ class Language:
     """Is found in a fragment of code that asserts."""
     lost_to: Literal["collection", "build"]
     """Why a test that was never seen did not pass."""
+    warm_up: Callable[[Requested, Path], TestCommand] | None = None
+    """What builds all that tests of a base tree need into a cache folder, where builds are kept at
+    all. It runs nothing of the repository; the request names no tests."""

@@ -15,7 +15,11 @@ class FileClasses:
 
     source_suffixes: tuple[str, ...]
     package_marker: str
-    """A top-level folder that holds this file is a package root when a layout names none."""
+    """A top-level folder that holds this file is a package root when a layout names none. Empty:
+    the whole tree is the root then, and nothing but source files is production code there."""
+    tests_beside_sources: bool = False
+    """Whether test roots only say which tests may be selected (none: all), and not what a file in
+    them is for."""
     test_names: tuple[str, ...]
     """Files that a test runner collects."""
     test_components: frozenset[str]
@@ -23,6 +27,8 @@ class FileClasses:
     infrastructure_names: tuple[str, ...]
     """What changes how tests run, wherever it lies."""
     dependency_names: tuple[str, ...]
+    dependency_components: frozenset[str] = frozenset()
+    """Folders of code that others wrote."""
     runner_names: tuple[str, ...]
     """Dependency files that also change how the tests below them run: infrastructure where they lie
     inside a package."""
@@ -37,6 +43,8 @@ class FileClasses:
     generated_names: tuple[str, ...]
     generated_header: re.Pattern[bytes]
     """Searched in the first :data:`HEADER_BYTES` bytes."""
+    other_header: re.Pattern[bytes] | None = None
+    """Likewise: of source files that the product does not consist of."""
 
     def is_test_name(self, path: str) -> bool:
         """Whether a test runner would collect it, wherever it lies."""

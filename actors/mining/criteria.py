@@ -23,7 +23,7 @@ from actors.mining.trees import Entry, TreeChanges
 from actors.test_runs.overlays import unsafe_reason
 from harnesses.retrieval.snapshot import FileClass, display_path
 from schemas.base import Count, Value
-from schemas.repair.study import TaskRules
+from schemas.repair.study import Platform, TaskRules
 
 STATIC_CRITERIA = (
     "root_commit",
@@ -170,6 +170,7 @@ def assess(
     room: IsolatedRepository,
     classifier: Classifier,
     rules: TaskRules,
+    platform: Platform,
     commit: Commit,
     base: Commit,
     files: tuple[ChangedFile, ...],
@@ -186,7 +187,7 @@ def assess(
     production = [file for file in files if file.is_production]
     hidden = [file for file in files if file.is_hidden]
     retained = [*production, *hidden]
-    numbers, selectable = _count(room, classifier, base, commit, files)
+    numbers, selectable = _count(room, classifier, platform, base, commit, files)
 
     if not files:
         reasons["empty"] = "the tree is that of the first parent"
@@ -297,9 +298,19 @@ def audit_row(
     )
 
 
+def is_selectable(
+    room: IsolatedRepository, classifier: Classifier, platform: Platform, path: str, entry: Entry
+) -> bool:
+    """Whether an arm may run this test file of a tree on the declared platform."""
+    return classifier.is_selectable(path) and classifier.language.sources.built_for(
+        path, _content(room, entry), platform
+    )
+
+
 def _count(
     room: IsolatedRepository,
     classifier: Classifier,
+    platform: Platform,
     base: Commit,
     commit: Commit,
     files: tuple[ChangedFile, ...],
@@ -318,7 +329,11 @@ def _count(
             counted[name][0] += applies
             counted[name][1] += entry.lines * applies
         sources += any(side.is_production and classifier.is_source(side.path) for side in sides)
-    selectable = [f.path for f in files if f.new is not None and classifier.is_selectable(f.path)]
+    selectable = [
+        file.path
+        for file in files
+        if file.new is not None and is_selectable(room, classifier, platform, file.path, file.new)
+    ]
     numbers = Numbers(
         changed_paths=len(files),
         production_files=counted["production"][0],

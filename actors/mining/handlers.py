@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from actors.languages.contract import BuildFailed
-from actors.languages.registry import language_of
+from actors.languages.registry import LANGUAGES
 from actors.loop import Done, Handlers, Work
 from actors.mining.borrowed_objects import borrowed_objects
 from actors.mining.criteria import audit_lines
@@ -203,7 +203,7 @@ def _declared(study: RepairStudy, repository: str) -> Repository:
 def _require_toolchain(study: RepairStudy, repository: Repository) -> None:
     """Raises Usage where tests could not be run on the declared platform: better now than after the
     first hour of validation."""
-    environments = language_of(repository.language).environments
+    environments = LANGUAGES[repository.language].environments
     if missing := environments.missing(study.platform, repository.layout):
         raise Usage(missing)
 
@@ -284,7 +284,7 @@ class _Bench:
                 return [self._verdict(candidate, verdict, "", begun)], None
             template = make_template(source, candidate.base_tree, directory.templates)
         gold, hidden = candidate.gold, candidate.hidden
-        language = language_of(self.repository.language)
+        language = LANGUAGES[self.repository.language]
 
         def run(arm: Arm, seed: int) -> ArmRun:
             overlays = [*([hidden] if arm.with_hidden else []), *([gold] if arm.with_gold else [])]
@@ -345,7 +345,7 @@ class _Bench:
 
     def _environment_inputs(self, source: Path, candidate: Candidate) -> EnvironmentInputs:
         git = Git(source)
-        environments = language_of(self.repository.language).environments
+        environments = LANGUAGES[self.repository.language].environments
 
         def read(commit: str) -> dict[str, str]:
             listed = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
@@ -358,6 +358,7 @@ class _Bench:
         return EnvironmentInputs(
             language=self.repository.language,
             python=self.study.platform.python,
+            go=self.study.platform.go,
             requirements=read(candidate.base),
             head_requirements=read(self.repository.head),
             fallbacks=self.repository.fallback_requirements,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actors.languages.classifier import Classifier, classifier, is_text
-from actors.languages.registry import language_of
+from actors.languages.registry import LANGUAGES
 from actors.mining import statements
 from actors.mining.criteria import (
     Assessment,
@@ -21,6 +21,7 @@ from actors.mining.criteria import (
     assess,
     audit_row,
     changed_files,
+    is_selectable,
     production_images,
 )
 from actors.mining.descriptors import LanguageCount, TreeFacts, needed_gold_symbols, size
@@ -144,6 +145,7 @@ def mine(
                         room,
                         ready.classes,
                         rules,
+                        platform,
                         commit,
                         ready.base,
                         ready.files,
@@ -154,7 +156,15 @@ def mine(
                         text = texts.get(commit.oid, commit.message)
                         candidates.append(
                             _candidate(
-                                room, repository.id, rules, facts, commit, ready, found, text
+                                room,
+                                repository.id,
+                                rules,
+                                platform,
+                                facts,
+                                commit,
+                                ready,
+                                found,
+                                text,
                             )
                         )
                     rows.append(found.row)
@@ -177,7 +187,7 @@ def _require_layout(room: IsolatedRepository, repository: Repository, walk: Walk
     except UnreadableObject:
         return  # the audit says so
     files = [path for path in room.trees.files(head.tree) if is_text(path)]
-    classes = language_of(repository.language).files
+    classes = LANGUAGES[repository.language].files
     folders = sorted({folder for path in files for folder in folders_of(path)})
     tests = sorted(
         {path.rpartition("/")[0] or "." for path in files if classes.is_test_name(path)},
@@ -301,6 +311,7 @@ def _candidate(
     room: IsolatedRepository,
     repository: str,
     rules: TaskRules,
+    platform: Platform,
     facts: TreeFacts,
     commit: Commit,
     ready: _Prepared,
@@ -324,9 +335,13 @@ def _candidate(
         base_tokens=facts.tokens(base_files.values()),
     )
     unchanged, known = set(), set()
-    for file in hidden_set.write:
-        if not classes.is_selectable(file.path):
-            continue
+    hidden_tests = [
+        file
+        for file in hidden_set.write
+        if classes.is_selectable(file.path)
+        and language.sources.built_for(file.path, file.content, platform)
+    ]
+    for file in hidden_tests:
         after = language.sources.test_functions(file.content)
         known |= {f"{file.path}::{name}" for name in after}
         if file.path in base_files and base_files[file.path].mode.startswith("100"):
@@ -365,10 +380,12 @@ def _candidate(
             file.path for file in found.files if not file.is_production and not file.is_hidden
         ),
         package_roots=ready.base_roots,
-        base_test_files=tuple(path for path in base_files if classes.is_selectable(path)),
-        hidden_test_files=tuple(
-            file.path for file in hidden_set.write if classes.is_selectable(file.path)
+        base_test_files=tuple(
+            path
+            for path, entry in base_files.items()
+            if is_selectable(room, classes, platform, path, entry)
         ),
+        hidden_test_files=tuple(file.path for file in hidden_tests),
         removed_test_files=tuple(path for path in hidden_set.delete if classes.is_selectable(path)),
         unchanged_tests=frozenset(unchanged),
         known_tests=frozenset(known),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.languages.registry import language_of
+from actors.languages.registry import LANGUAGES
 from actors.loop import Done, Handlers, Work
 from actors.repair.declarations import check_declared, listed, texts_digest
 from actors.repair.planning import make_plan
@@ -107,7 +107,7 @@ def probe_for_leaks(
     """Search every file and object of the tasks' templates for lines that only gold or the hidden
     tests have, and the files that their environments have installed under the same names. More of
     a repository a test run cannot see."""
-    language = language_of(repository.language)
+    language = LANGUAGES[repository.language]
     findings: list[str] = []
     objects = 0
     for task in tasks:

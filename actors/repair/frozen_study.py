@@ -16,7 +16,7 @@ import msgspec
 
 from actors.languages.classifier import Classifier, classifier
 from actors.languages.contract import Language
-from actors.languages.registry import language_of
+from actors.languages.registry import LANGUAGES
 from actors.loop import Context
 from actors.study.frozen_study import FrozenStudy
 from actors.test_runs.git_trees import SnapshotFile, read_snapshot
@@ -115,7 +115,7 @@ class FrozenRepair(FrozenStudy[RepairStudy]):
         return registry.source_digest_of({path: bound[name] for name, path in files.items()})
 
     def language(self, task: Task) -> Language:
-        return language_of(self.study.repository(task.repository).language)
+        return LANGUAGES[self.study.repository(task.repository).language]
 
     def base_store(self, repository: str) -> Path:
         """The bare object store with the repository's base trees; made from the frozen pack when

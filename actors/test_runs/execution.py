@@ -81,6 +81,7 @@ def execute(
     limits: Limits,
     scratch: Path,
     canary: bool = True,
+    warm_cache: Path | None = None,
 ) -> TestRun:
     """Run test files on a copy of ``template`` with ``overlays`` laid over it, in this order.
 
@@ -116,6 +117,7 @@ def execute(
             hash_seed=hash_seed,
             nonce=nonce,
             canary=canary,
+            warm_cache=warm_cache,
         )
         command = language.tests.command(requested)
         lay_over(workspace, command.planted)

@@ -7,17 +7,21 @@ sandbox and the same environment.
 import errno
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from actors.languages.contract import BuildFailed, Environment, Language
-from actors.languages.registry import language_of
+from actors.languages.contract import BuildFailed, Environment, Language, Requested
+from actors.languages.registry import LANGUAGES
 from actors.sandbox import Limits, Sandbox, SandboxReport, open_sandbox
 from actors.sandbox.contract import Kind
-from actors.test_runs.execution import TestRun, execute
+from actors.test_runs.builds import Step, build_once
+from actors.test_runs.execution import REPORT_BYTES, TestRun, execute
+from actors.test_runs.templates import copy_workspace
+from actors.untrusted_trees import remove_tree
 from ledger.artifacts import Artifacts
 from ledger.clock import salt
 from ledger.errors import PreflightMismatch, SafetyStop
@@ -27,6 +31,7 @@ from schemas.identifiers import repository_stream
 from schemas.repair.overlay import Changes, WrittenFile
 from schemas.repair.task import EnvironmentInputs, Overlay
 
+WARM_UP_LIMITS = Limits(wall_s=1800.0, cpu_s=3600, disk_bytes=16 << 30)
 ROOM_OF_A_RUN = 16 << 20
 """Bytes for the files of one run of tests. Where they do not fit, tests fail that would pass."""
 
@@ -87,7 +92,7 @@ def build_environment(
 ) -> Environment | BuildFailed:
     """The environment of these inputs, built if it is not there yet; ``cancelled`` as in
     ``contract.Environments``."""
-    environments = language_of(inputs.language).environments
+    environments = LANGUAGES[inputs.language].environments
     return environments.prepare(root, inputs, cancelled or threading.Event())
 
 
@@ -170,6 +175,7 @@ def run_tests(
     """
     scratch.mkdir(parents=True, exist_ok=True)  # the sandbox may have been opened for another role
     require_room(scratch, min_free_bytes)
+    warm = warm_cache(language, sandbox, environment, template, scratch)
     for _ in range(attempts):
         run = execute(
             language=language,
@@ -184,11 +190,63 @@ def run_tests(
             limits=Limits(wall_s=time_limit_ns / 1e9),
             scratch=scratch,
             canary=canary,
+            warm_cache=warm,
         )
         if sandbox.cancelled.is_set() or not (not_made(run) or run.killed):
             break
     require_room(scratch, min_free_bytes)
     return run
+
+
+def warm_cache(
+    language: Language, sandbox: Sandbox, environment: Environment, template: Path, scratch: Path
+) -> Path | None:
+    """What a language builds of a base tree before its tests are run, built once and read-only for
+    every run: of the base tree alone, so there is nothing of gold in it. None for a language that
+    builds nothing. A package of the tree that cannot be built is left to the runs."""
+    warm_up = language.warm_up
+    if warm_up is None:
+        return None
+    place = environment.folder.with_name(f"{environment.identity}-cache-{template.name[:24]}")
+
+    def build(folder: Path) -> Step:
+        cache = folder / "cache"
+        cache.mkdir()
+        nonce = salt().hex()
+        private = Path(tempfile.mkdtemp(prefix="warm-", dir=scratch))
+        try:
+            os.chmod(private, 0o755)
+            workspace = copy_workspace(template, private / "workspace")
+            requested = Requested(
+                environment=environment,
+                workspace=workspace,
+                inside=sandbox.inside(workspace),
+                moves_paths=sandbox.moves_paths,
+                place=private,
+                tests=(),
+                package_roots=(),
+                hash_seed=0,
+                nonce=nonce,
+                canary=False,
+            )
+            command = warm_up(requested, cache)
+            done = sandbox.run(
+                command.words,
+                workspace=workspace,
+                read_only=(*environment.read_only, *command.read_only),
+                writable=command.writable,
+                hidden=environment.hidden,
+                environment=command.variables,
+                limits=WARM_UP_LIMITS,
+                request=nonce.encode("ascii"),
+                result_bytes=REPORT_BYTES,
+            )
+        finally:
+            remove_tree(private)
+        return Step(status=0, log=done.output)
+
+    build_once(place, build, fallback="")
+    return place / "cache"
 
 
 def not_made(run: TestRun) -> bool:

@@ -61,19 +61,26 @@ class Platform(Value):
     go: Annotated[
         str,
         Meta(pattern=rf"^1\.[0-9]{{1,2}}{END}", description='a version like "1.24" in quotes'),
-        Meta(description="the Go that build constraints are evaluated for"),
+        Meta(
+            description="the Go that build constraints are evaluated for and tests run in; it must "
+            "be installed here where a repository is in Go"
+        ),
     ] = "1.24"
 
 
 class Layout(Value):
-    """Where things lie in a repository; what its language recipe cannot know."""
+    """Where things lie in a repository; what its language cannot know."""
 
     package_roots: Annotated[
         tuple[str, ...],
         Meta(description="folders whose source files are production code, from the root"),
     ] = ()
     test_roots: Annotated[
-        tuple[str, ...], Meta(description="folders whose test files may be selected")
+        tuple[str, ...],
+        Meta(
+            description="folders whose test files may be selected; empty: all, in a language whose "
+            "tests lie beside sources (Go)"
+        ),
     ] = ("tests",)
     version_files: Annotated[
         tuple[str, ...], Meta(description="generated version files: never production code")
@@ -98,10 +105,7 @@ class Repository(Value):
     head: Annotated[GitOid, Meta(description="the commit at which the walk begins")]
     language: Annotated[
         Literal["python", "go"],
-        Meta(
-            description="recipe of file classes and test command; this version mines Python "
-            "repositories only"
-        ),
+        Meta(description="decides what its files are for, what tests run in, and how they are run"),
     ]
     layout: Layout = Layout()
     tasks: Annotated[int, Meta(ge=1, description="how many valid tasks are selected")] = 20

@@ -47,9 +47,8 @@ class Size(Value):
 class EnvironmentInputs(Value):
     """Everything that a test environment is built from, so that it can be built again."""
 
-    language: Annotated[
-        Literal["python", "go"], Meta(description="whose way of building it is")
-    ] = "python"
+    language: Annotated[str, Meta(description="whose way of building it is")] = "python"
+    go: Annotated[str, Meta(description="declared version, such as 1.26; empty: not asked")] = ""
     python: Annotated[str, Meta(description="declared version, such as 3.11")]
     requirements: Annotated[
         dict[str, str], Meta(description="requirement files of the base by path, in pip's order")

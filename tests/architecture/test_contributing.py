@@ -98,13 +98,13 @@ def test_a_language(copy: Path) -> None:
         'SCRATCH = dataclasses.replace(PYTHON, id="scratch")\n',
         encoding="utf-8",
     )
-    registry = (copy / "actors/languages/registry.py").read_text(encoding="utf-8")
-    registry = registry.replace(
-        "from ledger.errors", "from actors.languages.scratch import SCRATCH\nfrom ledger.errors"
+    replace(
+        copy / "actors/languages/registry.py",
+        {
+            "import PYTHON\n": "import PYTHON\nfrom actors.languages.scratch import SCRATCH\n",
+            "(PYTHON, GO)": "(PYTHON, GO, SCRATCH)",
+        },
     )
-    registry = re.sub(r"for language in \(([A-Z, ]+)\)", r"for language in (\1, SCRATCH)", registry)
-    registry = registry.replace(",, ", ", ")
-    (copy / "actors/languages/registry.py").write_text(registry, encoding="utf-8")
     replace(
         copy / "schemas/repair/study.py",
         {'Literal["python", "go"]': 'Literal["python", "go", "scratch"]'},
@@ -112,12 +112,12 @@ def test_a_language(copy: Path) -> None:
     printed = run(
         copy,
         "from pathlib import Path\n"
-        "from actors.languages.registry import language_of\n"
+        "from actors.languages.registry import LANGUAGES\n"
         "from schemas.study_file import parse_study\n"
         "text = Path('actors/rehearsal/templates/repair.toml').read_text()\n"
         "text = text.replace('language = \"python\"', 'language = \"scratch\"')\n"
         "study = parse_study(text.encode())\n"
-        "language = language_of(study.repositories[0].language)\n"
+        "language = LANGUAGES[study.repositories[0].language]\n"
         "print(language.id, language.sources.change_kind(b'a = 1', b'a=1'))\n",
     )
     assert printed == "scratch formatting"

@@ -4,7 +4,6 @@ import pytest
 
 from actors.languages.classifier import Classifier, classifier, derive_package_roots
 from actors.languages.python import PYTHON
-from actors.languages.registry import language_of
 from ledger.errors import Usage
 from schemas.repair.study import Layout, Repository
 
@@ -166,8 +165,3 @@ def test_a_layout_without_roots_needs_the_paths_of_a_tree() -> None:
     with pytest.raises(Usage, match=r"layout\.package_roots"):
         classifier(repository)
     assert classifier(repository, ["pkg/__init__.py"]).package_roots == ("pkg",)
-
-
-def test_go_is_refused_until_its_classes_exist() -> None:
-    with pytest.raises(Usage, match=r"in python only, not in go: take that repository out"):
-        language_of("go")

@@ -81,11 +81,6 @@ def test_a_repository_without_packages(history: Any) -> None:
         mine_at(history.path, history.head, layout=Layout())
 
 
-def test_go_is_refused(history: Any) -> None:
-    with pytest.raises(Usage, match="in python only, not in go"):
-        mine_at(history.path, history.head, language="go")
-
-
 def test_sha256_repositories_are_refused(tmp_path: Path) -> None:
     Git(tmp_path).run("init", "--quiet", "--object-format=sha256")
     with pytest.raises(Usage, match="only sha1"):

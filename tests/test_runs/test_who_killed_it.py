@@ -24,8 +24,11 @@ SLOW = b"import time\n\ndef test_slow():\n    time.sleep(20)\n"
 
 
 @contextmanager
-def somebody_who_kills(number: signal.Signals = signal.SIGKILL) -> Iterator[list[int]]:
-    """Sends every test run of this process the signal, once it runs; yields whom it has killed."""
+def somebody_who_kills(
+    number: signal.Signals = signal.SIGKILL, word: bytes = b"--continue-on-collection-errors"
+) -> Iterator[list[int]]:
+    """Sends the signal to every process of ours that was started with ``word``, once it runs;
+    yields whom it has killed."""
     killed: list[int] = []
     over = threading.Event()
 
@@ -36,7 +39,7 @@ def somebody_who_kills(number: signal.Signals = signal.SIGKILL) -> Iterator[list
                     words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
                 except OSError:
                     continue
-                if b"--continue-on-collection-errors" in words:
+                if any(one.startswith(word) for one in words):
                     time.sleep(0.3)
                     killed.append(process)
                     os.kill(process, number)

@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from schemas.repair.study import Platform
+
 MAX_SOURCE_BYTES = 2_000_000
 
 ChangeKind = Literal["formatting", "documentation", "code"]
@@ -148,6 +150,11 @@ def test_functions(content: bytes) -> dict[str, str]:
         ) + type(function).__name__ + bodies.get(name, "")  # fmt: skip
         bodies[name] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return bodies
+
+
+def built_for(path: str, content: bytes, platform: Platform) -> bool:
+    """A Python file has no condition under which it is left out."""
+    return True
 
 
 def module_names(path: str) -> Iterator[str]:
