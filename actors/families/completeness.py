@@ -17,7 +17,9 @@ from schemas.secret_shapes import secrets_in
 from schemas.transfer.correction import Correction
 from schemas.transfer.correction_rules import instant_problem, record_problems
 from schemas.transfer.family import (
+    ABSENT_KINDS,
     DECLARE_DECISION,
+    KIND_OF,
     NEEDS_RESOLUTION,
     NEGATIVES,
     REQUIRED_STAGES,
@@ -25,7 +27,6 @@ from schemas.transfer.family import (
     CallPattern,
     Case,
     CaseKind,
-    Exercise,
     Family,
 )
 from schemas.transfer.family_checks import declared_texts, malformed
@@ -45,15 +46,6 @@ ALWAYS_NEEDED: tuple[CaseKind, ...] = (
     "outcome",
     "baseline",
 )
-ABSENT_KINDS: tuple[CaseKind, ...] = ("baseline", "persistence_negative")
-"""Kinds whose retention means that the record is not in the store."""
-KIND_OF: Mapping[Exercise, CaseKind] = {
-    "principal": "principal_negative",
-    "task": "task_negative",
-    "valid_from": "not_yet_valid",
-    "persistence": "persistence",
-    "noninterference": "noninterference",
-}
 MAX_CASE_ID = 56
 """A unit is ``<case id>.d<distractors>``, and no identifier is longer than 64."""
 

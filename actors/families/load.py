@@ -1,16 +1,14 @@
-"""A family from the bytes of its file: the product's own form, or the readable notation.
+"""A family from the bytes of its file: YAML in the form of ``schemas.transfer.family.Family``.
 
-A file with the key ``format`` is in the product's own form (``schemas.transfer.family.Family``),
-and every key that the form does not know is an error. One without it is in the half-formal
-notation, which
-``actors/families/half_formal.py`` converts.
+What an author may leave out is filled in by ``actors/families/defaults.py``; every key that the
+form does not know is an error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from actors.families.half_formal import convert
+from actors.families.defaults import with_defaults
 from actors.families.yaml_file import BadFile, Document, read_yaml
 from schemas.counted import counted, first_few
 from schemas.transfer.family import Family
@@ -26,9 +24,8 @@ class FamilyError(BadFile):
 @dataclass(frozen=True)
 class LoadedFamily:
     family: Family
-    inferred: tuple[str, ...]
-    """What the conversion decided that the author did not write, one sentence each; none for the
-    product's own form."""
+    lines: Mapping[str, int]
+    """Line of each case, record and tool of the file, by id."""
 
 
 def load_family(content: bytes, name: str) -> Family:
@@ -37,18 +34,26 @@ def load_family(content: bytes, name: str) -> Family:
 
 
 def load(content: bytes, name: str) -> LoadedFamily:
-    """The family and what was inferred to make it. Raises :class:`FamilyError`."""
+    """The family and where its parts stand. Raises :class:`FamilyError`."""
     try:
         document = read_yaml(content, name)
         if not isinstance(document.value, dict):
             raise document.refuse("", "a family is a mapping of keys")
+        if "format" not in document.value:
+            raise document.refuse("", "`format` is missing: a family begins with `format: 1`")
         _refuse_unfilled(document)
-        if "format" in document.value:
-            return LoadedFamily(document.convert(Family), ())
-        family, inferred = convert(document)
+        whole = Document(name, with_defaults(document.value), document.lines)
+        family = whole.convert(Family)
     except BadFile as error:
         raise FamilyError(str(error)) from None
-    return LoadedFamily(family, inferred)
+    places = [(f"cases[{index}]", case.case_id) for index, case in enumerate(family.cases)]
+    places += [
+        (f"records[{index}]", record.correction_id) for index, record in enumerate(family.records)
+    ]
+    places += [
+        (f"fixture.tools[{index}]", tool.name) for index, tool in enumerate(family.fixture.tools)
+    ]
+    return LoadedFamily(family, {id_: document.lines[place] for place, id_ in places})
 
 
 def unfilled(document: Document) -> list[tuple[int, str, str]]:

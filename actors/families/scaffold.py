@@ -12,154 +12,160 @@ import msgspec
 import yaml
 
 from actors.families.load import FILL
-from actors.families.own_form import Dumper
 from schemas.transfer.correction import ANY, Correction
-from schemas.transfer.family import NEEDS_RESOLUTION, CaseKind, Exercise
+from schemas.transfer.family import CaseKind, Exercise
 
 MAX_ID = 48
 """Ids of records and cases are made from the correction's, and are at most 64 long."""
-ASK = "tool ask called once before any write"
 
 
 class CannotScaffold(ValueError):
     """No family can be made from this record; the message says why."""
 
 
+class Dumper(yaml.SafeDumper):  # type: ignore[misc]  # the library has no types
+    """No anchors: what stands twice is written twice. Lists are indented below their key."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
 def scaffold(record: Correction, exercises: Sequence[Exercise] = ()) -> str:
-    """YAML in the readable notation. Raises :class:`CannotScaffold`."""
+    """The YAML of a family with places to fill in. Raises :class:`CannotScaffold`."""
     name = record.correction_id
     if len(name) > MAX_ID:
         raise CannotScaffold(f"the id {name} is longer than {MAX_ID}: cases are named after it")
-    family = f"F-{name}"
     may_persist = record.persistence_allowed is not False
     main = record if may_persist else _companion(record)
-    now = _now(main)
-    plain = {
-        "principal": _one(main.scope.principal, "user:somebody"),
-        "project": _one(main.scope.project, "some-project"),
-        "task_class": _one(main.scope.task_classes[0], "some_task"),
-    }
-    session = {**plain, "now": now}
+    one, now = main.correction_id, _now(main)
     negative, other = _negative(main)
-    records = [main, *_variants(main, now)]
-    cases: list[dict[str, Any]] = []
-
-    def add(kind: CaseKind, store: list[str], eligible: list[str], **more: Any) -> None:
-        expected = more.pop("expected", {"abstain": False, "action": _fill_action(eligible)})
-        if kind != "baseline" and "outcome" not in expected:
-            expected["outcome"] = _fill_outcome(expected["abstain"])
-        cases.append(
-            {
-                "case_id": f"{family}-{len(cases) + 1:02}-{kind}",
-                "kind": kind,
-                "store": store,
-                "eligible": eligible,
-                "session": more.pop("session", session),
-                **more,
-                "expected": expected,
-            }
-        )
-
-    one, next_, contrary, past = (found.correction_id for found in records[:4])
-    asking = {"abstain": True, "decision_accept": [NEEDS_RESOLUTION], "action": ASK}
-    wrong = f"{FILL} a wrong call here, like tool NAME(argument=value); or take it out"
-    add(
-        "positive",
-        [one],
-        [one],
-        prompt=f"{FILL} the task, without any word of its answer",
-        prohibited=[wrong],
-    )
-    add(
-        negative,
-        [one],
-        [],
-        session={**session, other: f"{FILL} another {other.replace('_', ' ')}"},
-        prompt=f"{FILL} the positive's words, for the other {other.replace('_', ' ')}",
-        expected={
-            "abstain": False,
-            "decision_accept": [f"{FILL} what the other one's own source says"],
-            "action": f"{FILL} tool NAME(argument=value), as that source says",
+    variants = _variants(one, main, now)
+    next_, contrary, past = (found["correction_id"] for found in variants)
+    cases: list[dict[str, Any]] = [
+        {
+            "kind": "positive",
+            "prompt": f"{FILL} the task, without any word of its answer",
+            "expected": _expected(one),
+            "prohibited": [_call("a wrong call here; or take it out")],
         },
-    )
-    add("supersession", [one, next_], [next_])
-    add("conflict", [one, contrary], [one, contrary], expected=dict(asking))
-    add("expiry", [past], [], expected=dict(asking))
-    add(
-        "outcome",
-        [one],
-        [one],
-        note=f"{FILL} TOOL drops the first call, or: TOOL answers before "
-        "it is done; the surface decides",
-    )
+        _another(negative, other, "the positive's words, for"),
+        {"kind": "supersession", "store": [one, next_], "expected": _expected(next_)},
+        {"kind": "conflict", "store": [one, contrary]},
+        {"kind": "expiry", "store": [past]},
+        {
+            "kind": "outcome",
+            "acknowledgements": {
+                f"{FILL} a writing tool": {"kind": f"{FILL} false or late", "calls": 1}
+            },
+        },
+    ]
+    records = [msgspec.to_builtins(main), *variants]
     if "principal" in exercises and negative != "principal_negative":
-        add("principal_negative", [one], [], **_another(session, "principal", main))
+        cases.append(_another("principal_negative", "principal", "the task, as asked by"))
     if "task" in exercises and negative != "task_negative":
-        add("task_negative", [one], [], **_another(session, "task_class", main))
+        cases.append(_another("task_negative", "task_class", "a task of"))
     if "valid_from" in exercises:
-        soon = _variant(
-            main,
-            "soon",
-            "a record that holds only later",
-            valid_from=_shift(now, 30),
-            expires_at=_shift(now, 60),
-        )
-        records.append(soon)
-        add("not_yet_valid", [soon.correction_id], [], expected=dict(asking))
+        soon = _variant(one, "soon", "a record that holds only later")
+        records.append({**soon, "valid_from": _shift(now, 30), "expires_at": _shift(now, 60)})
+        cases.append({"kind": "not_yet_valid", "store": [soon["correction_id"]]})
     if "persistence" in exercises:
         turn = f"{FILL} the correction, as somebody says it in a conversation"
-        add("persistence", [], [one], write_session={"turns": [turn], "teaches": [one]})
+        cases.append({"kind": "persistence", "write_session": {"turns": [turn]}})
     if "noninterference" in exercises:
-        sibling = _variant(main, "sibling", "a record about something else of the same project")
+        sibling = _variant(one, "sibling", "a record about something else of the same project")
         records.append(sibling)
-        add(
-            "noninterference",
-            [one, next_, sibling.correction_id],
-            [sibling.correction_id],
-            prompt=f"{FILL} the same task about the sibling's subject",
+        cases.append(
+            {
+                "kind": "noninterference",
+                "store": [one, next_, sibling["correction_id"]],
+                "eligible": [sibling["correction_id"]],
+                "prompt": f"{FILL} the same task about the sibling's subject",
+                "expected": _expected(sibling["correction_id"]),
+            }
         )
     if not may_persist:
-        records.append(record)
+        records.append(msgspec.to_builtins(record))
         turn = f"{FILL} the record, as somebody says it, and that it is not to be kept"
-        add(
-            "persistence_negative",
-            [],
-            [],
-            write_session={"turns": [turn], "teaches": [name]},
-            expected=dict(asking),
-        )
-    add("baseline", [], [], expected={"abstain": False})
+        teaching = {"turns": [turn], "teaches": [name]}
+        cases.append({"kind": "persistence_negative", "write_session": teaching})
+    cases.append({"kind": "baseline"})
     document: dict[str, Any] = {
-        "family_id": family,
+        "format": 1,
+        "family_id": f"F-{name}",
         "title": f"{FILL} what the family tests, in a few words",
-        "clock": {"now": now},
-        "records": [_plain(found) for found in records],
-        "decision_options": [
-            f"{FILL} every decision that records and cases name, and needs_resolution, sorted"
-        ],
-        "twin_decision": f"{FILL} an option that a record saying the opposite would expect",
-        "topic_terms": [f"{FILL} words that the task cannot do without, at most twelve lines"],
+        "records": records,
+        "twin_decision": f"{FILL} what a record saying the opposite would decide",
+        "topic_terms": [f"{FILL} words that the task cannot do without, at most twelve"],
+        "session": {
+            "principal": _one(main.scope.principal, "user:somebody"),
+            "project": _one(main.scope.project, "some-project"),
+            "task_class": _one(main.scope.task_classes[0], "some_task"),
+            "now": now,
+        },
         "fixture": {
+            "state": {f"{FILL} a key": f"{FILL} the first state, with what governs the other one"},
             "tools": [
-                f"{FILL} subject_read(argument), subject_write(argument), one a line",
-                "ask(question)",
+                _tool("read", "get", f"{FILL} path of what it returns, like notes/{{note}}"),
+                _tool(
+                    "write",
+                    "set",
+                    f"{FILL} path of what it sets, like notes/{{note}}",
+                    value=f"{FILL} what it sets, like {{text}}",
+                ),
+                {
+                    "name": "ask",
+                    "effect": "resolve",
+                    "description": "Asks somebody who can decide. Changes nothing.",
+                    "parameters": {"question": "string"},
+                    "operation": {"do": "nothing"},
+                },
             ],
-            "state": f"{FILL} the first state by key, with what governs the other one",
+            "surfaces": {f"{FILL} what is read afterwards": f"{FILL} its path in the state"},
         },
         "cases": cases,
     }
     if main.persistence_allowed == "conditional":
         document["conditions"] = {
-            found.correction_id: f"{FILL} the condition under which it may be kept"
+            found["correction_id"]: f"{FILL} the condition under which it may be kept"
             for found in records
-            if found.persistence_allowed == "conditional"
         }
-    text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    text: str = yaml.dump(
+        document,
+        Dumper=Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=1000,
+        default_flow_style=None,
+    )
     return text
 
 
-def _plain(record: Correction) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(record))
+def _tool(effect: str, do: str, path: str, **value: str) -> dict[str, Any]:
+    return {
+        "name": f"{FILL} name of a tool",
+        "effect": effect,
+        "description": f"{FILL} what it does, as an agent reads it",
+        "parameters": {f"{FILL} an argument": "string"},
+        "operation": {"do": do, "path": path, **value},
+    }
+
+
+def _call(what: str) -> dict[str, Any]:
+    return {"tool": f"{FILL} {what}", "arguments": {f"{FILL} argument": f"{FILL} its value"}}
+
+
+def _expected(who: str) -> dict[str, Any]:
+    surface = f"{FILL} a surface"
+    return {
+        "action": [_call(f"the tool to call, as {who} says")],
+        "outcome": [
+            {"surface": surface, "path": f"{FILL} path below", "value": f"{FILL} its value"},
+            {"surface": surface, "op": "unchanged", "value": [f"{FILL} that path"]},
+        ],
+    }
 
 
 def _one(name: str, instead: str) -> str:
@@ -180,15 +186,15 @@ def _negative(record: Correction) -> tuple[CaseKind, str]:
     )
 
 
-def _another(session: dict[str, str], field: str, record: Correction) -> dict[str, Any]:
+def _another(kind: CaseKind, field: str, prompt: str) -> dict[str, Any]:
     what = field.replace("_", " ")
     return {
-        "session": {**session, field: f"{FILL} another {what}"},
-        "prompt": f"{FILL} the task, as the other {what} has it",
+        "kind": kind,
+        "session": {field: f"{FILL} another {what}"},
+        "prompt": f"{FILL} {prompt} another {what}",
         "expected": {
-            "abstain": False,
-            "decision_accept": [f"{FILL} what holds for the other {what}"],
-            "action": f"{FILL} tool NAME(argument=value), as that says",
+            "decision_accept": [f"{FILL} what holds for the other {what}, by its own source"],
+            **_expected("that source"),
         },
     }
 
@@ -196,57 +202,40 @@ def _another(session: dict[str, str], field: str, record: Correction) -> dict[st
 def _companion(record: Correction) -> Correction:
     """The lasting record beside one that may not persist: what may not persist is never seeded, so
     the positive needs another one."""
-    return _variant(
+    return msgspec.structs.replace(
         record,
-        "lasting",
-        "a lasting record beside it, which may be kept",
+        **_variant(record.correction_id, "lasting", "a lasting record beside it"),
+        supersedes=None,
+        lifecycle="active",
+        prohibited_actions=(f"{FILL} what must not be done instead",),
         persistence_allowed=True,
         class_="procedure" if record.class_ == "ephemeral" else record.class_,
     )
 
 
-def _variants(main: Correction, now: str) -> list[Correction]:
+def _variants(one: str, main: Correction, now: str) -> list[dict[str, Any]]:
+    """Its successor, one that contradicts it, and one that has ended."""
     return [
-        _variant(
-            main, "next", "a later record that replaces the first", supersedes=main.correction_id
-        ),
-        _variant(main, "contrary", "a record that contradicts the first about the same thing"),
-        _variant(
-            main,
-            "past",
-            "an earlier record of the same kind that has ended",
-            valid_from=_shift(main.valid_from, -60),
-            expires_at=main.valid_from,
-            lifecycle="expired",
-        ),
+        {**_variant(one, "next", "a later record that replaces the first"), "supersedes": one},
+        _variant(one, "contrary", "a record that contradicts the first about the same thing"),
+        {
+            **_variant(one, "past", "an earlier record of the same kind that has ended"),
+            "valid_from": _shift(main.valid_from, -60),
+            "expires_at": main.valid_from,
+            "lifecycle": "expired",
+        },
     ]
 
 
-def _variant(main: Correction, suffix: str, what: str, **fields: Any) -> Correction:
-    name = f"{main.correction_id.removesuffix('-lasting')}-{suffix}"
-    start = {
+def _variant(one: str, suffix: str, what: str) -> dict[str, Any]:
+    """What differs from the first record; all else is as there."""
+    name = f"{one.removesuffix('-lasting')}-{suffix}"
+    return {
         "correction_id": name,
         "semantic_expectation": f"{FILL} {what}",
         "source_reference": f"ref:scaffold/{name}",
-        "supersedes": None,
-        "lifecycle": "active",
         "expected_decision": f"{FILL} its decision",
         "expected_action": f"{FILL} its action, worded like the first record's",
-        "prohibited_actions": (f"{FILL} what must not be done instead",),
-    }
-    return msgspec.structs.replace(main, **{**start, **fields})
-
-
-def _fill_action(eligible: Sequence[str]) -> str:
-    return f"{FILL} tool NAME(argument=value), as {' and '.join(eligible)} says"
-
-
-def _fill_outcome(abstain: bool) -> dict[str, str]:
-    if abstain:
-        return {"surface": "state", "predicate": "unchanged"}
-    return {
-        "surface": f"{FILL} name of what is read afterwards",
-        "predicate": f"{FILL} path == value and others unchanged",
     }
 
 

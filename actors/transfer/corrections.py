@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from actors import loop
+from actors.families.defaults import records_with_defaults
 from actors.families.yaml_file import Document, read_yaml
 from actors.loop import Context, Done, Handlers, Work
 from ledger.errors import Refused
@@ -69,6 +70,8 @@ def read_records(content: bytes, name: str) -> tuple[Correction, ...]:
             )
     if not records:
         raise document.refuse("", "there is no record in it")
+    if prefix and all(isinstance(record, dict) for record in records):
+        records = records_with_defaults(records)
     return tuple(
         _converted(document, record, place.format(prefix=prefix, index=index))
         for index, record in enumerate(records)

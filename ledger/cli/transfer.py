@@ -1,7 +1,7 @@
 """``ledger transfer``: families of the correction-transfer protocol, before a suite is frozen, and
 remediations of systems that failed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -88,18 +88,13 @@ def new(
 @command.command("validate")
 @study_option
 @json_option
-@click.option(
-    "--own-form",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Also write each family in the product's own form into this folder.",
-)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Path, ...]) -> None:
+def validate(study: Path, as_json: bool, files: tuple[Path, ...]) -> None:
     """Review families: completeness, record rules, leakage lint, and every case played once.
 
     Without FILES those that study.toml names, and whether a system's command would show it the
-    expected answers. Prints what the conversion inferred, the topic terms,
-    and what is waived and why. Ends with status 1 where a problem is not waived.
+    expected answers. Each problem is printed with its line and with what to do; beside them the
+    topic terms and what is waived. Ends with status 1 where a problem is not waived.
     """
     from actors.families.problems import said_once
     from actors.families.review import review_suite, unwaived
@@ -110,8 +105,6 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
     corrections = _corrections(study)
     reviewed = review_suite([item.family for item in loaded.values()], corrections)
     found = {name: said_once(problems) for name, problems in reviewed.items()}
-    if own_form is not None:
-        _write_own_form(own_form, list(loaded.values()))
     of_suite = found.pop("")
     if as_json:
         print_json(
@@ -120,7 +113,7 @@ def validate(study: Path, as_json: bool, own_form: Path | None, files: tuple[Pat
                     _as_json(name, item, found[item.family.family_id])
                     for name, item in loaded.items()
                 ],
-                "suite": [_problem(problem) for problem in of_suite],
+                "suite": [_problem(problem, {}) for problem in of_suite],
                 "unreadable": unread,
             }
         )
@@ -209,24 +202,13 @@ def _record(study: Path, correction: str) -> "Correction":
     return known[correction].record
 
 
-def _write_own_form(folder: Path, loaded: Sequence["LoadedFamily"]) -> None:
-    """All of them, or none: a file with other content may be what somebody wrote by hand."""
-    from actors.families.own_form import to_yaml
-
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {folder / f"{item.family.family_id}.yaml": to_yaml(item.family) for item in loaded}
-    for path, text in texts.items():
-        if path.exists() and not (path.is_file() and path.read_bytes() == text.encode()):
-            raise Refused(f"{path} is there already with other content; name a new folder")
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
-
-
-def _problem(problem: "Problem") -> dict[str, Any]:
+def _problem(problem: "Problem", lines: Mapping[str, int]) -> dict[str, Any]:
+    places = problem.place.split(", ") if problem.place else []
     return {
         "rule": problem.rule,
         "place": problem.place,
-        "places": problem.place.split(", ") if problem.place else [],
+        "places": places,
+        "lines": [lines[place] for place in places if place in lines],
         "message": problem.message,
         "waived": problem.waived,
     }
@@ -239,8 +221,7 @@ def _as_json(name: str, item: "LoadedFamily", problems: Sequence["Problem"]) -> 
         "title": item.family.title,
         "cases": [{"case_id": c.case_id, "kind": c.kind} for c in item.family.cases],
         "topic_terms": list(item.family.topic_terms),
-        "inferred": list(item.inferred),
-        "problems": [_problem(problem) for problem in problems],
+        "problems": [_problem(problem, item.lines) for problem in problems],
     }
 
 
@@ -254,8 +235,8 @@ def _print_family(name: str, item: "LoadedFamily", problems: Sequence["Problem"]
     kinds = [case.kind for case in family.cases]
     print(f"  cases        {len(kinds)}: {', '.join(dict.fromkeys(kinds))}")
     print(f"  topic terms  {printable(', '.join(family.topic_terms))}")
-    for sentence in item.inferred:
-        print(f"  inferred     {printable(sentence)}")
     for problem in problems:
         label = "waived" if problem.waived else "problem"
-        print(f"  {label:<13}{printable(problem)}")
+        lines = [str(item.lines[p]) for p in problem.place.split(", ") if p in item.lines]
+        where = f"{name}:{','.join(lines)}: " if lines else ""
+        print(f"  {label:<13}{printable(where)}{printable(problem)}")

@@ -47,6 +47,8 @@ _EXCLUDED: frozenset[Stage] = _ALL - {"retrieval", "resolution"}
 _LAPSED: frozenset[Stage] = frozenset({"resolution", "decision", "action", "outcome"})
 NEGATIVES: tuple[CaseKind, ...] = ("scope_negative", "principal_negative", "task_negative")
 LAPSES: tuple[CaseKind, ...] = ("expiry", "not_yet_valid")
+ABSENT_KINDS: tuple[CaseKind, ...] = ("baseline", "persistence_negative")
+"""Kinds whose retention means that the record is not in the store."""
 REQUIRED_STAGES: Mapping[CaseKind, frozenset[Stage]] = {
     "positive": _USED,
     "outcome": _USED,
@@ -65,6 +67,14 @@ REQUIRED_STAGES: Mapping[CaseKind, frozenset[Stage]] = {
 """What a run of each kind shows; with less required, nothing is verified."""
 Exercise = Literal["principal", "task", "valid_from", "persistence", "noninterference"]
 """What a family tests beyond the kinds that every family has."""
+KIND_OF: Mapping[Exercise, CaseKind] = {
+    "principal": "principal_negative",
+    "task": "task_negative",
+    "valid_from": "not_yet_valid",
+    "persistence": "persistence",
+    "noninterference": "noninterference",
+}
+"""The kind of case that shows it."""
 Verdict = Literal["pass", "fail", "unobserved", "not_required"]
 Grade = Annotated[
     Literal["captured", "reported", "none"],

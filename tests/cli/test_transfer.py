@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import yaml
 
-from actors.families.load import load_family
 from actors.families.scaffold import CannotScaffold, scaffold
 from ledger.cli.transfer import command
 from schemas.transfer.correction import Correction, Scope
@@ -38,14 +37,13 @@ consequence: high
 """
 
 
-def call(tree: str) -> str:
-    return f"tool tree_write(tree={tree}, file=limits.toml)"
-
-
-def holds(tree: str) -> dict[str, str]:
+def expects(tree: str) -> dict[str, Any]:
     return {
-        "surface": "tree",
-        "predicate": f"{tree}/limits.toml.limit == 40 and others unchanged",
+        "action": [{"tool": "tree_write", "arguments": {"tree": tree, "file": "limits.toml"}}],
+        "outcome": [
+            {"surface": "tree", "path": f"{tree}/limits.toml/limit", "value": 40},
+            {"surface": "tree", "op": "unchanged", "value": [f"{tree}/limits.toml/limit"]},
+        ],
     }
 
 
@@ -56,38 +54,34 @@ def fill(document: dict[str, Any]) -> None:
         record["semantic_expectation"] = f"Edits of halyard are made in the {tree} tree."
         record["expected_decision"] = tree
         record["expected_action"] = f"write limits.toml under the {tree} tree"
-        record["prohibited_actions"] = ["start the release job"]
-    document["decision_options"] = [
-        "canary", "needs_resolution", "next", "production", "spare", "staging"
-    ]  # fmt: skip
     document["twin_decision"] = "canary"
     document["topic_terms"] = ["halyard", "ketch", "limits.toml", "limit", "tree"]
+    read, write, _ = document["fixture"]["tools"]
+    read.update(name="policy_read", description="Returns it.", parameters={"project": "string"})
+    read["operation"]["path"] = "policy/{project}"
+    arguments = {"tree": "string", "file": "string", "key": "string", "value": "integer"}
+    write.update(name="tree_write", description="Sets it.", parameters=arguments)
+    write["operation"].update(path="trees/{tree}/{file}/{key}", value="{value}")
     limits = {"limits.toml": {"limit": 25}}
-    document["fixture"] = {
-        "tools": ["tree_read(tree,file)", "tree_write(tree,file,key,value)", "ask(question)"],
-        "state": {
-            "trees": dict.fromkeys(("staging", "next", "canary", "production"), limits),
-            "policy": {"ketch": "the production tree is the only tree"},
-        },
+    document["fixture"]["state"] = {
+        "trees": dict.fromkeys(("staging", "next", "canary", "production"), limits),
+        "policy": {"ketch": "the production tree is the only tree"},
     }
+    document["fixture"]["surfaces"] = {"tree": "trees"}
+    document["slots"] = {"subject": ["halyard", "ketch"]}
     for case in document["cases"]:
-        expected, kind = case["expected"], case["kind"]
-        if kind in ("positive", "outcome", "supersession", "persistence"):
-            tree = "next" if kind == "supersession" else "staging"
-            expected.update(action=call(tree), outcome=holds(tree))
+        kind = case["kind"]
+        if kind in ("positive", "supersession"):
+            case["expected"] = expects("next" if kind == "supersession" else "staging")
         if kind == "positive":
             case["prompt"] = "In halyard, set the limit in limits.toml to 40."
-            case["prohibited"] = ["tool tree_write(tree=production)"]
+            case["prohibited"] = [{"tool": "tree_write", "arguments": {"tree": "production"}}]
         if kind == "scope_negative":
             case["session"]["project"] = "ketch"
             case["prompt"] = "In ketch, set the limit in limits.toml to 40."
-            expected.update(
-                decision_accept=["production"],
-                action=call("production"),
-                outcome=holds("production"),
-            )
+            case["expected"] = {"decision_accept": ["production"], **expects("production")}
         if kind == "outcome":
-            case["note"] = "tree_write drops the first call; only the tree tells"
+            case["acknowledgements"] = {"tree_write": {"kind": "false", "calls": 1}}
         if kind == "persistence":
             case["write_session"]["turns"] = ["Please keep this: edits go to the staging tree."]
 
@@ -104,15 +98,13 @@ def test_a_scaffold_is_filled_in_and_validates(
     assert file.read_text().count("FILL:") == number == made.out.count("\n  line ")
     unfilled = ledger("transfer", "validate", file)
     assert unfilled.status == 1 and f"{number} places to fill in" in unfilled.err
-    assert "line 2 `title`" in unfilled.err
+    assert "line 3 `title`" in unfilled.err
     document = yaml.safe_load(file.read_text())
     fill(document)
     file.write_text(yaml.dump(document, Dumper=_NoAliases, sort_keys=False))
     validated = ledger("transfer", "validate", file)
     assert validated.status == 0, validated.out + validated.err
     assert "ready to freeze" in validated.out
-    for sentence in ("tree_write: sets `trees/{tree}/{file}/{key}`", "exercises: persistence"):
-        assert sentence in validated.out
     again = ledger("transfer", "new", "c.yaml")
     assert again.status == 1 and "F-CT-1.yaml is there already" in again.err
 
@@ -159,39 +151,19 @@ def test_what_may_not_persist_gets_its_own_case_and_a_lasting_record() -> None:
     assert [found["correction_id"] for found in document["records"]] == [
         "CT-1-lasting", "CT-1-next", "CT-1-contrary", "CT-1-past", "CT-1"
     ]  # fmt: skip
-    seeded = {name for case in document["cases"] for name in case["store"]}
+    seeded = {name for case in document["cases"] for name in case.get("store", ())}
     assert "CT-1" not in seeded
     conditional = yaml.safe_load(scaffold(record(persistence_allowed="conditional")))
     assert list(conditional["conditions"]) == ["CT-1", "CT-1-next", "CT-1-contrary", "CT-1-past"]
 
 
-def test_the_given_families_are_ready_and_their_own_form_is_what_is_shipped(
-    ledger: Run, tmp_path: Path
-) -> None:
-    files = sorted([*TRANSFER.glob("given/*.yaml"), *TRANSFER.glob("readable/*.yaml")])
-    ran = ledger("transfer", "validate", *files, "--own-form", tmp_path / "own", "--json")
+def test_the_shipped_families_are_ready(ledger: Run) -> None:
+    files = sorted(EXAMPLES.glob("*.yaml"))
+    ran = ledger("transfer", "validate", *files, "--json")
     assert ran.status == 0, ran.err
     shown = ran.json
-    assert [family["problems"] for family in shown["families"]] == [[]] * 8
-    assert all(family["inferred"] and family["topic_terms"] for family in shown["families"])
-    written = sorted((tmp_path / "own").iterdir())
-    assert [path.name for path in written] == [path.name for path in sorted(EXAMPLES.iterdir())]
-    for path, file in zip(written, files, strict=True):
-        assert path.read_bytes() == (EXAMPLES / path.name).read_bytes()
-        assert load_family(path.read_bytes(), "own") == load_family(file.read_bytes(), "readable")
-    own = ledger("transfer", "validate", *written)
-    assert own.status == 0 and "inferred" not in own.out
-
-
-def test_the_own_form_replaces_no_file_that_somebody_wrote(ledger: Run, tmp_path: Path) -> None:
-    mine = tmp_path / "F101.yaml"
-    mine.write_text((EXAMPLES / "F101.yaml").read_text() + "# what I think of it\n")
-    before = mine.read_bytes()
-    ran = ledger("transfer", "validate", mine, "--own-form", tmp_path)
-    assert ran.status == 1 and f"{mine} is there already" in ran.err
-    assert mine.read_bytes() == before
-    for _ in range(2):  # the same again is no other content
-        assert ledger("transfer", "validate", mine, "--own-form", tmp_path / "own").status == 0
+    assert [family["problems"] for family in shown["families"]] == [[]] * len(files)
+    assert all(family["topic_terms"] for family in shown["families"])
 
 
 def test_problems_and_waivers_are_printed(ledger: Run, tmp_path: Path) -> None:
@@ -202,14 +174,16 @@ def test_problems_and_waivers_are_printed(ledger: Run, tmp_path: Path) -> None:
     ran = ledger("transfer", "validate", file)
     assert ran.status == 1 and "1 problem: change the family, or waive a rule" in ran.err
     (line,) = [line for line in ran.out.splitlines() if "[cue-word]" in line]
-    cases = line.partition("problem")[2].partition(": ")[0].strip().split(", ")
-    assert len(cases) == 7 == line.count("F101-"), "one prompt, which seven cases ask with"
+    lines = re.search(r"family.yaml:([0-9,]+): F101-01-positive, ", line)
+    assert lines and len(lines[1].split(",")) == 7 == line.count("F101-"), "one prompt, seven cases"
+    first = text.splitlines().index("  - kind: positive") + 1
+    assert lines[1].startswith(f"{first},")
     waiver = "waivers: [{rule: cue-word, reason: it is the name of a shop}]\n"
     file.write_text(file.read_text() + waiver)
     waived = ledger("transfer", "validate", file)
     assert waived.status == 0 and "(waived: it is the name of a shop)" in waived.out
     (problem,) = ledger("transfer", "validate", file, "--json").json["families"][0]["problems"]
-    assert problem["waived"] and problem["places"] == cases
+    assert problem["waived"] and len(problem["places"]) == 7 == len(problem["lines"])
 
 
 def test_a_correction_of_the_ledger_is_taken_and_what_it_knows_decides(
@@ -217,7 +191,7 @@ def test_a_correction_of_the_ledger_is_taken_and_what_it_knows_decides(
 ) -> None:
     study = tmp_path / "study"
     assert ledger("init", study).status == 0
-    given = TRANSFER / "given" / "F101.yaml"
+    given = EXAMPLES / "F101.yaml"
     assert ledger("corrections", "add", given, "--by", "ann", "--study", study).status == 0
     out = tmp_path / "new.yaml"
     made = ledger("transfer", "new", "CT-101", "--out", out, "--json", "--study", study)
@@ -284,14 +258,18 @@ BAD: dict[str, tuple[Callable[[Path], tuple[str | Path, ...]], int, str]] = {
     "a folder": (lambda here: ("validate", here), 2, "is a folder"),
     "no study": (lambda here: ("validate", "--study", here), 2, "study.toml"),
     "no correction": (lambda here: ("new", "CT-9", "--study", here), 2, "no file and no correct"),
-    "many records": (lambda _: ("new", TRANSFER / "given/F101.yaml"), 1, "holds 4 records"),
+    "many records": (lambda _: ("new", EXAMPLES / "F101.yaml"), 1, "holds 4 records"),
     "not a record": (lambda here: ("new", here / "bad.yaml"), 1, "bad.yaml:1"),
     "the same twice": (
-        lambda _: ("validate", EXAMPLES / "F101.yaml", TRANSFER / "given/F101.yaml"),
+        lambda here: ("validate", EXAMPLES / "F101.yaml", here / "again.yaml"),
         1,
         "F101 stands in two files",
     ),
-    "no family": (lambda here: ("validate", here / "bad.yaml"), 1, "bad.yaml:1: `family_id`"),
+    "no family": (
+        lambda here: ("validate", here / "bad.yaml"),
+        1,
+        "bad.yaml:1: `format` is missing",
+    ),
 }
 
 
@@ -299,6 +277,7 @@ BAD: dict[str, tuple[Callable[[Path], tuple[str | Path, ...]], int, str]] = {
 def test_what_cannot_be_done_is_said(ledger: Run, tmp_path: Path, what: str) -> None:
     make, status, says = BAD[what]
     (tmp_path / "bad.yaml").write_text("title: x\n")
+    (tmp_path / "again.yaml").write_bytes((EXAMPLES / "F101.yaml").read_bytes())
     ran = ledger("transfer", *make(tmp_path))
     assert ran.status == status and says in ran.err, ran.err
 

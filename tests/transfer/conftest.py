@@ -25,7 +25,7 @@ from schemas.study import Model
 from schemas.transfer.family import Case, Family, FrozenSuite, PlannedCase
 from schemas.transfer.study import Driver, Memory, Suite, System, TransferStudy
 
-GIVEN = Path(__file__).parent / "given"
+GIVEN = Path(__file__).parents[2] / "actors" / "families" / "examples"
 NOTHING = ArtifactRef(digest="0" * 64, length=0, media_type="text/plain")
 RULE_BASED = ("reader", "null", "over_applier", "ignorer", "liar", "early_acknowledger")
 MEMORIES = (
@@ -47,8 +47,8 @@ MODEL = Model(
 
 @pytest.fixture(scope="session")
 def given_families() -> tuple[Family, ...]:
-    """The six given families in the product's own form."""
-    paths = sorted(GIVEN.glob("*.yaml"))
+    """The first six example families."""
+    paths = sorted(GIVEN.glob("F10[1-6].yaml"))
     assert len(paths) == 6
     return tuple(load_family(path.read_bytes(), path.name) for path in paths)
 

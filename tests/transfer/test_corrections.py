@@ -381,7 +381,7 @@ def test_a_file_holds_one_record_or_many() -> None:
     listed = f"records:\n- {indented.strip()}\n"
     assert read_records(listed.encode(), "a.yaml") == one
     assert read_records(f"- {indented.strip()}\n".encode(), "a.yaml") == one
-    given = Path(__file__).parent / "given" / "F104.yaml"
+    given = Path(__file__).parents[2] / "actors" / "families" / "examples" / "F104.yaml"
     assert len(read_records(given.read_bytes(), "F104.yaml")) == 5
 
 

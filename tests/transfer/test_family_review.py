@@ -18,12 +18,15 @@ from projections.transfer.corrections import Corrections
 from schemas.transfer.family import LEAKAGE_RULES, WAIVABLE_RULES, Family
 from schemas.transfer.lifecycle import Standing
 
-GIVEN = sorted((Path(__file__).parent / "given").glob("*.yaml"))
+EXAMPLES = Path(__file__).parents[2] / "actors" / "families" / "examples"
+GIVEN = sorted(
+    (Path(__file__).parents[2] / "actors" / "families" / "examples").glob("F10[1-6].yaml")
+)
 Edit = Callable[[dict[str, Any]], Any]
 
 
 def given(name: str) -> Family:
-    path = Path(__file__).parent / "given" / f"{name}.yaml"
+    path = EXAMPLES / f"{name}.yaml"
     return load_family(path.read_bytes(), path.name)
 
 

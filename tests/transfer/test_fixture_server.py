@@ -21,7 +21,7 @@ from actors.memory_systems.store import StoreMemory
 from harnesses.drivers.contract import Finish, SessionInput, Steps
 from schemas.events.transfer import DecisionDeclared, FixtureCalled, SurfaceRead
 
-GIVEN = Path(__file__).parent / "given"
+GIVEN = Path(__file__).parents[2] / "actors" / "families" / "examples"
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("tree_read", {"tree": "staging", "file": "limits.toml"}),
     ("declare_decision", {"option": "staging", "basis": ["CT-101"]}),

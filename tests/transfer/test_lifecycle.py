@@ -20,7 +20,10 @@ from schemas.transfer.lifecycle import (
     standings_of,
 )
 
-GIVEN = sorted((Path(__file__).parent / "given").glob("*.yaml"))
+EXAMPLES = Path(__file__).parents[2] / "actors" / "families" / "examples"
+GIVEN = sorted(
+    (Path(__file__).parents[2] / "actors" / "families" / "examples").glob("F10[1-6].yaml")
+)
 WIDE = Scope(principal="role:maintainer", project="*", task_classes=("code_edit", "merge"))
 NARROW = Scope(principal="role:maintainer", project="halyard", task_classes=("code_edit",))
 HERE = Session(

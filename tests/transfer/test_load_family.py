@@ -1,4 +1,5 @@
-"""Families from files: the six given ones convert, and bad files are refused by file, line, key."""
+"""Families from files: what may be left out is filled in, and bad files are refused by file, line
+and key."""
 
 import copy
 import json
@@ -10,13 +11,19 @@ import pytest
 from hypothesis import given as given_text
 from hypothesis import strategies as st
 
-from actors.families.load import FamilyError, load, load_family
+from actors.families.load import FamilyError, load_family
 from actors.families.review import review
 from actors.families.yaml_file import MAX_BYTES, BadFile, read_yaml
-from schemas.transfer.family import Family, Tool
+from schemas.transfer.family import (
+    ArgumentTest,
+    CallPattern,
+    Check,
+    Expected,
+    Family,
+)
 from schemas.transfer.family_checks import malformed
 
-GIVEN = Path(__file__).parent / "given"
+GIVEN = Path(__file__).parents[2] / "actors" / "families" / "examples"
 NAMES = ("F101", "F102", "F103", "F104", "F105", "F106")
 
 
@@ -28,49 +35,130 @@ def family(name: str) -> Family:
     return load_family(given(name).encode(), f"{name}.yaml")
 
 
-def tool(name: str, tool_name: str) -> Tool:
-    return next(tool for tool in family(name).fixture.tools if tool.name == tool_name)
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_given_family_converts_and_its_own_form_loads_as_the_same(name: str) -> None:
-    converted = family(name)
-    own_form = msgspec.json.encode(converted)  # JSON is YAML
-    assert load_family(own_form, "own.yaml") == converted
-    assert load(own_form, "own.yaml").inferred == ()
+def test_a_family_written_out_whole_loads_as_the_same(name: str) -> None:
+    loaded = family(name)
+    whole = msgspec.json.encode(loaded)  # JSON is YAML
+    assert load_family(whole, "whole.yaml") == loaded
     assert all(
-        malformed(check, converted.fixture.surfaces) == ""
-        for case in converted.cases
+        malformed(check, loaded.fixture.surfaces) == ""
+        for case in loaded.cases
         for check in case.expected.outcome
     )
-    assert [case.case_id for case in converted.cases if case.acknowledgements] == [
-        case.case_id for case in converted.cases if case.kind == "outcome"
+    assert [case.case_id for case in loaded.cases if case.acknowledgements] == [
+        case.case_id for case in loaded.cases if case.kind == "outcome"
     ]
 
 
-def test_what_the_tools_do_is_inferred() -> None:
-    expected = {
-        ("F101", "tree_write"): ("set", "trees/{tree}/{file}/{key}", "{value}"),
-        ("F101", "tree_list"): ("keys", "trees/{tree}", None),
-        ("F101", "policy_read"): ("get", "policy/{project}", None),
-        ("F101", "job_start"): ("append", "job", {"name": "{name}"}),
-        ("F102", "submit"): ("set", "submit/{kind}", {"plan": "{plan}", "region": "{region}"}),
-        ("F102", "plan_change"): ("set", "export/{account}/plan", "{plan}"),
-        ("F104", "lane_move"): ("set", "changes/{change}/lane", "{lane}"),
-        ("F104", "lane_list"): ("get", "default_lane", None),
-        ("F105", "spec_save"): ("set", "jobs/{job}", "{steps}"),
-        ("F106", "source_read"): ("get", "{source}/{project}", None),
-    }
-    found = {
-        key: (operation.do, operation.path, operation.value)
-        for key in expected
-        for operation in [tool(*key).operation]
-    }
-    assert found == expected
-    assert tool("F101", "tree_write").parameters["value"] == "integer"
-    assert tool("F105", "spec_save").parameters["steps"] == "list"
-    assert tool("F102", "submit").optional == ("plan", "region")
-    assert tool("F103", "draft_save").optional == ()
+SHORT = """\
+format: 1
+family_id: F
+title: Where notes go
+records:
+  - correction_id: CT-1
+    class: procedure
+    semantic_expectation: Notes of alder go on the left shelf.
+    source_reference: ref:log/1
+    scope: {principal: "user:a", project: alder, task_classes: [note]}
+    valid_from: 2026-01-01T00:00:00Z
+    expected_decision: left
+    expected_action: note_put on the left shelf
+    prohibited_actions: [note_put on the right shelf]
+    authoritative_outcome_check: "surface shelf: the note is there"
+    consequence: low
+  - correction_id: CT-2
+    semantic_expectation: Notes of alder go on the upper shelf.
+    scope: {project: birch}
+    supersedes: CT-1
+    expected_decision: upper
+    expected_action: note_put on the upper shelf
+twin_decision: right
+topic_terms: [note]
+session: {principal: "user:a", project: alder, task_class: note, now: 2026-07-01T09:00:00Z}
+fixture:
+  state: {shelves: {}}
+  tools:
+    - name: note_put
+      effect: write
+      description: Puts a note.
+      parameters: {shelf: string}
+      operation: {do: set, path: "shelves/{shelf}", value: true}
+    - name: ask
+      effect: resolve
+      description: Asks.
+      parameters: {question: string}
+      operation: {do: nothing}
+  surfaces: {shelf: shelves}
+cases:
+  - kind: not_yet_valid
+    store: [CT-2]
+  - kind: positive
+    prompt: Put the note away.
+    expected:
+      action: [{tool: note_put, arguments: {shelf: left}}]
+      outcome: [{surface: shelf, path: left, value: true}]
+    prohibited: [{tool: note_put, arguments: {shelf: {op: in, value: [right, upper]}}}]
+  - kind: supersession
+    store: [CT-1, CT-2]
+    expected: {action: [], outcome: [{surface: shelf, op: unchanged}]}
+  - kind: conflict
+    store: [CT-1, CT-2]
+    prohibited: [{tool: note_put, arguments: {shelf: left}}]
+  - kind: outcome
+    acknowledgements: {note_put: {kind: late}}
+  - kind: scope_negative
+    session: {project: cedar}
+    prompt: Put the other note away.
+    expected: {decision_accept: [right], action: [[], [{tool: ask}]]}
+  - kind: persistence
+    write_session: {turns: [Please remember it.]}
+  - kind: baseline
+"""
+
+
+def test_what_is_left_out_is_filled_in_by_the_kind_of_the_case() -> None:
+    found = load_family(SHORT.encode(), "short.yaml")
+    first, second = found.records
+    assert (first.expires_at, first.lifecycle, first.supersedes) == (None, "active", None)
+    assert second.valid_from == first.valid_from and second.consequence == "low"
+    assert (second.scope.principal, second.scope.project) == ("user:a", "birch")
+    assert found.decision_options == ("left", "needs_resolution", "right", "upper")
+    assert found.exercises == ("valid_from", "persistence")
+    assert found.fixture.surfaces == {"shelf": "shelves", "state": ""}
+    early, positive, supersession, conflict, outcome, negative, persistence, baseline = found.cases
+    assert [case.case_id for case in found.cases][:2] == ["F-01-not_yet_valid", "F-02-positive"]
+    assert {case.prompt for case in found.cases} == {"Put the note away.", negative.prompt}
+    assert negative.session.project == "cedar" and negative.session.now == positive.session.now
+    assert positive.store == positive.eligible == outcome.store == negative.store == ("CT-1",)
+    assert (supersession.eligible, conflict.eligible) == (("CT-2",), ("CT-1", "CT-2"))
+    assert (early.eligible, negative.eligible, baseline.store) == ((), (), ())
+    assert persistence.write_session is not None
+    assert (persistence.store, persistence.eligible) == ((), ("CT-1",))
+    assert persistence.write_session.teaches == ("CT-1",)
+    left = {"shelf": ArgumentTest(op="equals", value="left")}
+    assert positive.expected.action == ((CallPattern(tool="note_put", arguments=left),),)
+    assert positive.expected.outcome == (
+        Check(surface="shelf", path="left", op="equals", value=True),
+    )
+    assert outcome.expected == persistence.expected == positive.expected
+    assert outcome.prohibited == positive.prohibited and baseline.prohibited == ()
+    assert supersession.expected.decision_accept == ("upper",) and supersession.prohibited == ()
+    assert conflict.expected == Expected(
+        abstain=True,
+        decision_accept=("needs_resolution",),
+        action=((CallPattern(tool="ask", times=1, before="write"),),),
+        outcome=(Check(surface="state", path="", op="unchanged"),),
+    )
+    assert (early.expected, early.prohibited) == (conflict.expected, conflict.prohibited)
+    assert negative.expected.action == ((), (CallPattern(tool="ask"),)) and negative.excluded
+    assert baseline.expected == Expected(abstain=False) and baseline.absent
+    assert baseline.required == ("retention",) and "resolution" in supersession.required
+
+
+def test_nobody_is_told_how_to_abstain_where_no_conflict_says_it() -> None:
+    start, end = SHORT.index("  - kind: conflict"), SHORT.index("  - kind: outcome")
+    early = load_family((SHORT[:start] + SHORT[end:]).encode(), "f").cases[0]
+    assert early.prohibited == (CallPattern(tool="note_put"),) and early.expected.abstain is True
 
 
 def changed(old: str, new: str, name: str = "F101") -> str:
@@ -108,56 +196,22 @@ BAD: dict[str, tuple[Callable[[], str | bytes], str]] = {
         r'bad.yaml:\d+: `cases\[0\].kind`: allowed: "positive".*it is \'hopeful\'',
     ),
     "an unknown class": (lambda: changed("class: boundary", "class: rule"), '"factual_revision"'),
+    "an unknown operation": (
+        lambda: changed("do: keys", "do: list"),
+        r"bad.yaml:68: `fixture.tools\[0\].operation.do`: allowed: .*\"keys\"",
+    ),
+    "an unknown check": (
+        lambda: changed("op: unchanged", "op: same"),
+        r"bad.yaml:\d+: `cases\[0\].expected.outcome\[1\].op`: allowed: ",
+    ),
+    "no kind": (lambda: changed("kind: positive", "note: x"), r"`cases\[0\].kind` is missing"),
+    "no store": (
+        lambda: changed("    store: [CT-113]\n", ""),
+        r"bad.yaml:\d+: `cases\[4\].store` is missing",
+    ),
     "a time": (
         lambda: changed("valid_from: '2026-01-01T00:00:00Z'", "valid_from: yesterday"),
         r"`records\[0\].valid_from`: allowed: an instant as",
-    ),
-    "an unknown tool": (
-        lambda: changed("tool tree_write(tree=staging", "tool tree_wirte(tree=staging"),
-        r"`cases\[0\]`: there is no tool 'tree_wirte'; there are tree_list",
-    ),
-    "an unknown argument": (
-        lambda: changed("tool tree_write(tree=staging", "tool tree_write(three=staging"),
-        r"tree_write has no argument 'three'; it has tree, file, key, value",
-    ),
-    "an unknown verb": (
-        lambda: changed("tree_list(tree)", "tree_yodel(tree)"),
-        r"`fixture.tools`: the tool tree_yodel has no known verb: .*fixture.operations",
-    ),
-    "an action that is no call": (
-        lambda: changed("action: tool tree_write(tree=staging, file=limits.toml)", "action: write"),
-        r"`cases\[0\].expected.action`: 'write' is no call: write `tool NAME",
-    ),
-    "an unknown clause": (
-        lambda: changed("== 40 and others unchanged", "~ 40"),
-        r"`cases\[0\].expected.outcome.predicate`: .* is no clause of a predicate",
-    ),
-    "a field that nothing writes": (
-        lambda: changed("status == incomplete", "colour == red", "F106"),
-        r"'colour' is nothing of the surface 'report'.*they write project, status, source_ref\); "
-        "write `project == …`",
-    ),
-    "an entry where a written value is meant": (
-        lambda: changed("staging/limits.toml.limit == 40", "77 == 40"),
-        r"'77' is nothing of the surface 'tree'.*they write value\); write `value == …`, or the",
-    ),
-    "a misspelt surface": (
-        lambda: changed("surface: tree", "surface: tre"),
-        r"`cases\[0\].expected.outcome.surface`: there is no surface 'tre' .*; there are .*, tree,",
-    ),
-    "a misspelt surface that nothing is written to": (
-        lambda: changed("surface: state", "surface: sttae"),
-        r"where 'sttae' lies cannot be told.*; there are .*, state, .*`fixture.surfaces`",
-    ),
-    "an entry that cannot be told": (
-        lambda: changed("backup-job:\n      - archive", "backup:\n      - archive", "F105").replace(
-            "for the backup job", "for that job"
-        ),
-        r"which job of spec_save is meant cannot be told",
-    ),
-    "an unreadable source": (
-        lambda: changed("export_read(account)", "ledger_read(page)", "F102"),
-        r"what ledger_read reads cannot be told: .*`fixture.operations`",
     ),
 }
 
@@ -199,7 +253,7 @@ def test_nothing_in_a_family_s_place_makes_loading_or_review_raise(instead: obje
     document = read_yaml(given("F105").encode(), "f").value
     every = list(paths(document))
     outcomes = {"refused": 0, "reviewed": 0}
-    for path in every[len(str(instead)) % 7 :: 7]:
+    for path in every[len(str(instead)) % 5 :: 5]:
         changed_document = copy.deepcopy(document)
         parent = changed_document
         for key in path[:-1]:

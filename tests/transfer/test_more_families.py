@@ -13,8 +13,11 @@ from schemas.events.transfer import StoreSnapshotted
 from schemas.transfer.family import Family
 from tests.transfer.test_systems_on_given_families import reaches_expectation
 
-MORE = sorted((Path(__file__).parent / "readable").glob("*.yaml"))
-GIVEN = sorted((Path(__file__).parent / "given").glob("*.yaml"))
+EXAMPLES = Path(__file__).parents[2] / "actors" / "families" / "examples"
+MORE = sorted(EXAMPLES.glob("F10[78].yaml"))
+GIVEN = sorted(
+    (Path(__file__).parents[2] / "actors" / "families" / "examples").glob("F10[1-6].yaml")
+)
 
 
 def families(paths: list[Path]) -> list[Family]:

@@ -30,7 +30,7 @@ from schemas.transfer.lifecycle import Standing
 from schemas.transfer.study import Driver, Memory, System, TransferStudy
 
 EXAMPLES = sorted((Path(families.__file__).parent / "examples").glob("F*.yaml"))
-GIVEN = Path(__file__).parent / "given"
+GIVEN = Path(__file__).parents[2] / "actors" / "families" / "examples"
 TEXT = """
 format = 1
 kind = "transfer"

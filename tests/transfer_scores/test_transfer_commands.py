@@ -22,7 +22,7 @@ from schemas.events.transfer import (
 from tests.end_to_end.rehearsal_study import ROOT, StudyOnDisk
 from tests.end_to_end.transfer_study import BY_PROJECT, ONE_MEMORY, begin_transfer_study
 
-GIVEN = ROOT / "tests" / "transfer" / "given"
+GIVEN = ROOT / "actors" / "families" / "examples"
 OVER_APPLIED = "F101-02-scope_negative.d0/retrieval/reader/0"
 
 STUDY = (
