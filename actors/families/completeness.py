@@ -57,7 +57,7 @@ def check_records(family: Family, corrections: Corrections, standings: Standings
     for record in family.records:
         name = record.correction_id
         if name in seen:
-            yield Problem(rule="record", place=name, message="the id stands twice: use each once")
+            yield Problem(rule="record", place=name, message="duplicate id")
         seen.add(name)
         for field, why in record_problems(record, {**known, **_by_id(family.records)}):
             yield Problem(rule="record", place=name, message=f"`{field}`: {why}")

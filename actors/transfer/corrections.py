@@ -125,7 +125,7 @@ def add_corrections(work: Work) -> Done:
         records.setdefault(name, record)
     names = [record.correction_id for record in command.records]
     problems += [
-        f"{name}: stands twice in what is added"
+        f"{name}: duplicate id in what is added"
         for index, name in enumerate(names)
         if name in names[:index]
     ]

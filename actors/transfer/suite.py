@@ -47,7 +47,7 @@ def read_families(directory: StudyDirectory, study: TransferStudy) -> tuple[Fami
         names += [record.correction_id for record in family.records]
         for name in names:
             if seen.setdefault(name, path) != path:
-                raise Refused(f"{path}: {name} stands in {seen[name]} too; every id is used once")
+                raise Refused(f"{path}: duplicate id {name}, also in {seen[name]}")
     return tuple(families)
 
 

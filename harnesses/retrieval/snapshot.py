@@ -120,7 +120,7 @@ def snapshot(files: Iterable[SnapshotFile]) -> Snapshot:
             for before, after in zip(ordered, ordered[1:], strict=False)
             if before.path == after.path
         )
-        raise ValueError(f"{display_path(twice)!r} stands twice in the tree")
+        raise ValueError(f"duplicate path {display_path(twice)!r} in the tree")
     return Snapshot(files=ordered, by_path=MappingProxyType(by_path))
 
 

@@ -39,9 +39,9 @@ def command(study: Path, as_json: bool, remove: bool, hours: float) -> None:
 
         ledger gc --remove
 
-    Nothing is removed without --remove, and never an artifact that a record names. Beside programs
-    that work it is safe: what is younger than the oldest unfinished command or than --older-than
-    and a minute stays. A ledger that is not verified loses nothing.
+    Nothing is removed without --remove, and never an artifact that a record names. Safe to run
+    during a study: files younger than the oldest unfinished command, or than --older-than and a
+    minute, are kept. Nothing of a ledger that fails verification is removed.
     """
     from ledger.leftovers import find_leftovers, remove_leftovers
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "plan": "Compute the order of all cells",
     "freeze": "Bind documents, configuration, tasks, plan and code; nothing runs before",
     "register": "Print the card of the frozen study for a registry, and record the receipt",
-    "run": "Run the frozen plan, or go on where it stopped",
+    "run": "Run the frozen plan, or resume it",
     "worker": "Work in some roles of a running study (started by `run`)",
     "status": "Show how far the study has come; shows no outcome",
     "verify-chain": "Check every byte of the ledger and say what is proven",

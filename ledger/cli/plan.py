@@ -20,8 +20,10 @@ SHOWN = 10
 def command(study: Path, as_json: bool) -> None:
     """Compute the order of all cells from study.toml and the frozen tasks, or from the families.
 
-    Treatments rotate over the tasks, models alternate (A B, B A, …), repeats come last. The plan
-    is prepared, not frozen: `ledger freeze` binds it.
+    Treatments rotate over the tasks ([order] design), models alternate (A B, B A, …), repeats come
+    last. Prints the margins, how often each treatment has each position, on how many tasks each
+    contrast's new treatment runs first, and what is uneven. The plan is prepared, not frozen:
+    `ledger freeze` binds it.
     """
     import msgspec
 

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     help="How many processes grade at the end; the number of cores by default.",
 )
 def command(study: Path, as_json: bool, unsafe_no_sandbox: bool, graders: int | None) -> int:
-    """Run the frozen plan, or go on where it stopped.
+    """Run the frozen plan, or resume it.
 
-    Starts one process a role, shows live progress, and ends when every planned cell has ended and,
-    in a repair study, is graded. Ctrl-C stops in order; after a crash, a power cut or kill -9 the
-    same command goes on: no completed model call is made again.
+    Starts one process per role, shows live progress, and ends when every planned cell has ended
+    and, in a repair study, is graded. Ctrl-C stops in an orderly way; after a crash, a power cut or
+    kill -9 the same command resumes: no completed model call is made again.
     """
     with writing(study) as context:
         busy = (
@@ -111,7 +111,7 @@ def run_study(
         if not has_begun(context):
             raise
         stop("interrupted", "stopped by Ctrl-C or a termination signal")
-        print("stopped in order; `ledger run` goes on from here", file=sys.stderr)
+        print("stopped; `ledger run` resumes from here", file=sys.stderr)
         return 130, progress
     except LedgerError as error:
         if not has_begun(context):

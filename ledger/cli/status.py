@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 @click.command("status")
 @study_option
 @json_option
-@click.option("--cells", is_flag=True, help="One line a cell.")
+@click.option("--cells", is_flag=True, help="One line per cell.")
 def command(study: Path, as_json: bool, cells: bool) -> None:
     """Show how far the study has come, also while it runs. Shows no outcome.
 
-    Says too what is not as it was frozen, and what comes next.
+    Also says what differs from what was frozen, and what to do next.
     """
     from actors.study.declarations import differs, not_as_frozen
     from actors.study_kinds import kind_of

@@ -339,7 +339,7 @@ class RepairStudy(Study):
         ):
             for index, item in enumerate(ids):
                 if item in ids[:index]:
-                    refuse(f"{key}[{index}].id", f"{item!r} stands twice; every id is used once")
+                    refuse(f"{key}[{index}].id", f"duplicate id {item!r}")
         models = [model.id for model in self.models]
         arms = [arm.id for arm in self.treatments]
         for index, contrast in enumerate(self.contrasts):
@@ -376,7 +376,7 @@ class RepairStudy(Study):
         if self.analysis.power_new_only + self.analysis.power_baseline_only > 1:
             refuse("analysis.power_new_only", "more than 1 together with power_baseline_only")
         if len(set(self.repeats.seeds)) != len(self.repeats.seeds):
-            refuse("repeats.seeds", "a seed stands twice; every one makes a cell of its own")
+            refuse("repeats.seeds", "duplicate seed: each seed makes a cell of its own")
 
 
 def _check_paths(study: RepairStudy, refuse: Refuse) -> None:
@@ -389,7 +389,7 @@ def _check_paths(study: RepairStudy, refuse: Refuse) -> None:
             refuse(key, f"{path!r} must be a path inside the study's folder")
     for index, document in enumerate(study.documents):
         if document in study.documents[:index]:
-            refuse(f"documents[{index}]", f"{document!r} stands twice")
+            refuse(f"documents[{index}]", f"duplicate document {document!r}")
     for index, repository in enumerate(study.repositories):
         key = f"repositories[{index}]"
         if "\0" in repository.url:

@@ -54,7 +54,7 @@ def record_problems(
     if _normal(record.expected_action) in actions:
         yield "prohibited_actions", "the expected action is prohibited: take it out of one of them"
     if len(set(actions)) != len(actions):
-        yield "prohibited_actions", "an action stands twice"
+        yield "prohibited_actions", "duplicate action"
     yield from _supersession_problems(record, known)
 
 

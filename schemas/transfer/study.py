@@ -259,7 +259,7 @@ class TransferStudy(Study):
         ):
             for index, item in enumerate(ids):
                 if item in ids[:index]:
-                    refuse(f"{key}[{index}]", f"{item!r} stands twice")
+                    refuse(f"{key}[{index}]", f"duplicate {item!r}")
         for key, paths in (("documents", self.documents), ("suite.families", self.suite.families)):
             for index, path in enumerate(paths):
                 if not is_inside(path):

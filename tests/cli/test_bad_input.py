@@ -242,11 +242,11 @@ STUDY_FILES: dict[str, tuple[Callable[[str], str], tuple[str, ...]]] = {
     ),
     "the same model twice": (
         replaced('id = "M003"', 'id = "M002"'),
-        ("`models[1].id`", "'M002' stands twice"),
+        ("`models[1].id`", "duplicate id 'M002'"),
     ),
     "the same arm twice": (
         replaced('id = "H018"', 'id = "H000"'),
-        ("`treatments[1].id`", "'H000' stands twice"),
+        ("`treatments[1].id`", "duplicate id 'H000'"),
     ),
     "contrast of an unknown model": (
         replaced('model = "M003"', 'model = "M009"'),
@@ -284,7 +284,7 @@ STUDY_FILES: dict[str, tuple[Callable[[str], str], tuple[str, ...]]] = {
     ),
     "the same document twice": (
         replaced('["protocol.md"]', '["protocol.md", "protocol.md"]'),
-        ("`documents[1]`", "stands twice"),
+        ("`documents[1]`", "duplicate document"),
     ),
     "texts outside": (
         replaced("[tasks]", '[tasks]\ntexts = "../texts.jsonl"'),

@@ -59,7 +59,7 @@ def interrupt(process: "subprocess.Popen[str]", number: signal.Signals, group: b
 def check_stopped_in_order(study: StudyOnDisk, process: "subprocess.Popen[str]", runs: int) -> None:
     ended = finish(process)
     assert ended.status in INTERRUPTED
-    assert ended.err.endswith("stopped in order; `ledger run` goes on from here\n")
+    assert ended.err.endswith("stopped; `ledger run` resumes from here\n")
     assert "Traceback" not in ended.err
     assert study.processes() == {}
     facts = study.facts()

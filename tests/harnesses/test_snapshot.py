@@ -62,7 +62,7 @@ def test_a_snapshot_is_sorted_by_path_bytes_whatever_the_order():
 
 
 def test_the_same_path_twice_is_refused():
-    with pytest.raises(ValueError, match=r"'a\.py' stands twice"):
+    with pytest.raises(ValueError, match=r"duplicate path 'a\.py'"):
         snapshot([described(b"1"), described(b"2")])
 
 

@@ -170,7 +170,7 @@ CONDITIONAL = record("K", persistence_allowed="conditional")
 REFUSED: dict[str, tuple[list[Any], Any, str]] = {
     "the same again": ([add(A)], add(A), "A: is there already, as it is written here"),
     "rewriting": ([add(A)], add(record("A", consequence="high")), "a record is never rewritten"),
-    "twice at once": ([], add(A, A), "is there already|stands twice"),
+    "twice at once": ([], add(A, A), "is there already|duplicate id"),
     "a dangling predecessor": ([], add(record("C", supersedes="Z")), "Z does not exist"),
     "a cycle": (
         [],

@@ -138,7 +138,7 @@ def test_files_that_cannot_be_used_are_all_named(tmp_path: Path) -> None:
 def test_two_files_with_one_family_are_refused(tmp_path: Path) -> None:
     for name in STUDY.suite.families:
         (tmp_path / name).write_bytes((GIVEN / "F101.yaml").read_bytes())
-    with pytest.raises(Refused, match=r"F106.yaml: F101 stands in F101.yaml too"):
+    with pytest.raises(Refused, match=r"F106.yaml: duplicate id F101, also in F101.yaml"):
         read_families(StudyDirectory(tmp_path), STUDY)
 
 
@@ -210,7 +210,7 @@ def test_no_copy_of_a_family_lies_beside_a_command(
         ('{ id = "own", kind = "own" }', '{ id = "own", kind = "chat" }', "drivers.1..model"),
         ("[FAMILIES]", '["../F.yaml"]', "inside the study's folder"),
         ('memory = "full"', 'memory = "fool"', "not declared in memories"),
-        ("distractors = [0, 50]", "distractors = [0, 0]", "stands twice"),
+        ("distractors = [0, 50]", "distractors = [0, 0]", "duplicate"),
     ],
 )
 def test_a_study_file_that_cannot_be_used_names_the_key(
