@@ -229,8 +229,8 @@ def _strict_json_at(text: str, start: int) -> tuple[Any, int]:
     """Decode the JSON value at ``start``; returns it and where it ends.
 
     Raises :class:`_Malformed` for everything that RFC 8259 forbids, that two parsers read
-    differently (repeated keys, NaN, infinite numbers) or that cannot be sent on (lone surrogates,
-    NUL, more than 32 levels, more than 1,000,000 characters).
+    differently (repeated keys, NaN, infinite numbers, integers beyond 64 bits) or that cannot be
+    sent on (lone surrogates, NUL, more than 32 levels, more than 1,000,000 characters).
     """
     space = _JSON_SPACE.match(text, start)
     start = space.end() if space is not None else start
@@ -278,9 +278,18 @@ def _finite(digits: str) -> float:
     return number
 
 
+def _in_64_bits(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+        raise _Malformed("hold a number that is too large")
+    return int(digits)
+
+
 _JSON_SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_no_repeated_keys, parse_constant=_no_constant, parse_float=_finite
+    object_pairs_hook=_no_repeated_keys,
+    parse_constant=_no_constant,
+    parse_float=_finite,
+    parse_int=_in_64_bits,
 )
 
 

@@ -7,9 +7,11 @@ sends ``data: {...}`` lines and ends with ``data: [DONE]``):
 
     data: [DONE]
 
-Everything here is a function of the bytes, so a stored stream can be read again at any time.
+Everything here is a function of the bytes, so a stored stream can be read again at any time. What a
+server says is bounded here, before it becomes an event: an absurd count is no count.
 """
 
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 import msgspec
@@ -17,11 +19,25 @@ import msgspec
 from actors.servers.contract import ChatReply, ToolCall, Usage
 
 MAX_EVENT_BYTES = 8 << 20
+MAX_TOKENS = 1_000_000_000
+"""A larger count is a counter that wrapped around (2^64 - 1 is seen), and says nothing."""
+MAX_FINISH_REASON = 64
+"""Characters of a finish reason that are kept; the words in use have at most 14."""
 LEAKED_MARKUP = ("<think>", "</think>", "<|channel|>")
 
 
 class ChatStreamError(ValueError):
     """The bytes are not a chat completion stream."""
+
+
+@dataclass
+class _Call:
+    """A tool call as far as it has been received."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
 
 
 class ChatStream:
@@ -42,7 +58,8 @@ class ChatStream:
         self._data: list[bytes] = []
         self._content: list[str] = []
         self._reasoning: dict[str, list[str]] = {"reasoning": [], "reasoning_content": []}
-        self._calls: dict[int, tuple[str, str, list[str]]] = {}
+        self._calls: list[_Call] = []
+        self._call_at: dict[int, _Call] = {}  # the call that a delta of that index continues
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
         self._model: str | None = None
@@ -72,7 +89,7 @@ class ChatStream:
             return
         try:
             chunk = msgspec.json.decode(data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ChatStreamError(f"an event is not JSON ({error}): {data[:80]!r}") from None
         if not isinstance(chunk, dict):
             raise ChatStreamError(f"an event is not an object: {data[:80]!r}")
@@ -80,8 +97,9 @@ class ChatStream:
         if message is not None:
             self.error = message
             return
-        if isinstance(chunk.get("model"), str) and self._model is None:
-            self._model = chunk["model"]
+        model = chunk.get("model")
+        if isinstance(model, str) and model and self._model is None:
+            self._model = model
         usage = _usage(chunk.get("usage"))
         if usage is not None:
             self._usage = usage
@@ -98,8 +116,9 @@ class ChatStream:
             if self._delta(delta, data):
                 self.tokens += 1
                 self.progress += 1
-            if isinstance(choice.get("finish_reason"), str):
-                self._finish_reason = choice["finish_reason"]
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:  # "" in every chunk says as little as null
+                self._finish_reason = reason[:MAX_FINISH_REASON]
                 self.ended = True
                 self.progress += 1
 
@@ -128,23 +147,29 @@ class ChatStream:
             if any(text is not None and not isinstance(text, str) for text in texts):
                 raise ChatStreamError(f"a tool call cannot be read: {data[:80]!r}")
             new_id, new_name, more = (text or "" for text in texts)
-            call_id, name, arguments = self._calls.get(index, ("", "", []))
+            known = self._call_at.get(index)
+            # Some servers give every call of an answer index 0: another id and a name are another
+            # call. An id alone is not, since some make a new one up for every delta.
+            if known is None or (new_name and new_id and known.id and new_id != known.id):
+                known = self._call_at[index] = _Call(index)
+                self._calls.append(known)
             # Ids and names come whole, once; some servers repeat them or send "" afterwards.
-            arguments.append(more)
-            self._calls[index] = (call_id or new_id, name or new_name, arguments)
+            known.id = known.id or new_id
+            known.name = known.name or new_name
+            known.arguments.append(more)
             carried = True
         return carried
 
     def reply(self) -> ChatReply:
         content = "".join(self._content)
-        field = next((name for name, parts in self._reasoning.items() if parts), None)
+        reasoned_in = next((name for name, parts in self._reasoning.items() if parts), None)
         return ChatReply(
             content=content,
             reasoning="".join(part for parts in self._reasoning.values() for part in parts),
-            reasoning_field=field,  # type: ignore[arg-type]  # a key of the dictionary above
+            reasoning_field=reasoned_in,  # type: ignore[arg-type]  # a key of the dictionary above
             tool_calls=tuple(
-                ToolCall(id=call_id, name=name, arguments="".join(arguments))
-                for _, (call_id, name, arguments) in sorted(self._calls.items())
+                ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
+                for call in sorted(self._calls, key=lambda call: call.index)
             ),
             finish_reason=self._finish_reason,
             usage=self._usage,
@@ -164,21 +189,38 @@ def read_chat_stream(stream: bytes) -> ChatReply:
 def error_message(body: object) -> str | None:
     """The message of an error body, or None where ``body`` is not one.
 
-    Seen are ``{"error": "text"}``, ``{"error": {"message": "text", ...}}`` and the latter with
-    more keys beside it.
+    Seen are ``{"error": "text"}``, ``{"error": {"message": "text", ...}}``, the latter with more
+    keys beside it, ``{"object": "error", "message": "text", ...}`` (vLLM) and FastAPI's
+    ``{"detail": "text"}`` and ``{"detail": [{"msg": "text", ...}, ...]}``.
     """
-    error = body.get("error") if isinstance(body, dict) else None
-    if error is None:
+    if not isinstance(body, dict):
         return None
+    error = body if body.get("object") == "error" else body.get("error")
     if isinstance(error, dict):
-        details = [str(error[key]) for key in ("code", "type") if error.get(key)]
-        message = str(error.get("message", "no message"))
+        details = [_text(error[key]) for key in ("code", "type") if error.get(key)]
+        message = _text(error.get("message", "no message"))
         return f"{message} ({', '.join(details)})" if details else message
-    return str(error)
+    if error is not None:
+        return _text(error)
+    detail = body.get("detail")
+    if isinstance(detail, list):
+        return "; ".join(_text(one["msg"] if _has_msg(one) else one) for one in detail)
+    return None if detail is None else _text(detail)
+
+
+def _has_msg(detail: object) -> bool:
+    return isinstance(detail, dict) and "msg" in detail
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except RecursionError:
+        return "a value nested without end"
 
 
 def _usage(usage: object) -> Usage | None:
-    """None where the counts are missing, not numbers, or zero for a prompt that cannot be empty."""
+    """None where the counts are missing, absurd, or zero for a prompt that cannot be empty."""
     if not isinstance(usage, dict):
         return None
     details = usage.get("completion_tokens_details")
@@ -194,4 +236,4 @@ def _usage(usage: object) -> Usage | None:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS

@@ -216,6 +216,10 @@ class ModelServer(Protocol):
     def embed(self, instance_id: str, texts: Sequence[str]) -> Embeddings: ...
 
 
+MAX_MESSAGE = 2_000
+"""Characters of an error's message. Everything that was received is its evidence."""
+
+
 class ModelServerError(Exception):
     """Base of all failures: what happened, what a person must do, and what had been received."""
 
@@ -230,6 +234,8 @@ class ModelServerError(Exception):
         evidence: Sequence[Evidence] = (),
         instance_id: str | None = None,
     ) -> None:
+        # It may repeat what a server said, of any length, and goes into events.
+        message = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]} …"
         super().__init__(f"{message.rstrip('.')}. {remedy}")
         self.message = message
         self.remedy = remedy
@@ -372,9 +378,10 @@ class BackPressure(ChatError):
 
     @property
     def retry_after_s(self) -> int | None:
-        """Whole seconds (RFC 9110 section 10.2.3), or None where the header is absent or a date."""
+        """Whole seconds (RFC 9110 section 10.2.3), or None where the header is absent, absurd or a
+        date."""
         text = (self.retry_after or "").strip()
-        return int(text) if text.isascii() and text.isdigit() else None
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 class ContextOverflow(ChatError):

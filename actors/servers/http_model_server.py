@@ -165,11 +165,11 @@ class HttpModelServer:
                                 first_token_ns = time.monotonic_ns() - started
                             if stream.tokens and stream.progress > seen:
                                 deadline.move(self._limits.progress_s)
-                            limit = self._limits.max_stream_bytes
-                            if len(raw) > limit and not stream.ended:
-                                raise TooLong(f"the stream is longer than {limit} bytes")
                             if stream.done or stream.error is not None:
                                 break
+                            limit = self._limits.max_stream_bytes
+                            if len(raw) > limit:
+                                raise TooLong(f"the stream is longer than {limit} bytes")
                         else:
                             stream.finish()
             except (httpx.HTTPError, TooLong, ChatStreamError) as error:
@@ -341,7 +341,7 @@ class HttpModelServer:
         if response.status_code == 200 and message is None:
             try:
                 return msgspec.json.decode(content, type=kind)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 message = f"the body is not as documented ({error})"
         raise UnexpectedAnswer(
             f"{label} answered {response.status_code}: {message or 'no error message'}",
@@ -377,7 +377,7 @@ def encode_chat_request(
 def _error_text(body: bytes) -> str | None:
     try:
         return error_message(msgspec.json.decode(body))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -7,9 +7,11 @@ memory is never believed from one source: ``/api/v1/models``, ``/api/v0/models``
 must agree, since the first has been seen to be wrong.
 """
 
+import re
 import subprocess
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -37,6 +39,9 @@ from actors.servers.contract import (
 )
 from actors.servers.http_model_server import HttpModelServer, Limits, Remedies
 from schemas.study import Model
+
+MAX_BRACKETS = 16
+"""How many brackets of what ``lms`` prints may be where its JSON begins."""
 
 # The wire structs name the fields that are read. Unknown fields are allowed: versions add some.
 
@@ -397,14 +402,20 @@ class LMStudio(HttpModelServer):
         return self._get("/api/v1/models", _V1Models).models
 
     def _lms_json(self, kind: type[_T], *words: str) -> _T:
+        """What ``lms`` prints, as ``kind``. Sentences may stand in front of the JSON: it says so
+        when it wakes the service up or wants to be updated."""
         output = self._run_lms(*words)
-        try:
-            return msgspec.json.decode(output, type=kind)
-        except msgspec.DecodeError as error:
-            raise UnexpectedAnswer(
-                f"`lms {' '.join(words)}` did not print what is documented ({error})",
-                remedy="Update LM Studio and its `lms` to 0.4 or later.",
-            ) from None
+        brackets = islice(re.finditer(rb"[{\[]", output), MAX_BRACKETS)
+        problem = "no JSON"
+        for start in (bracket.start() for bracket in brackets):
+            try:
+                return msgspec.json.decode(output[start:], type=kind)
+            except (msgspec.DecodeError, RecursionError) as error:
+                problem = str(error)
+        raise UnexpectedAnswer(
+            f"`lms {' '.join(words)}` did not print what is documented ({problem})",
+            remedy="Update LM Studio and its `lms` to 0.4 or later.",
+        )
 
     def _run_lms(self, *words: str, any_exit: bool = False) -> bytes:
         """Standard output of ``lms``. Raises ServerUnreachable where it cannot be run or fails."""

@@ -12,7 +12,8 @@ from threading import Event, Thread
 from typing import Any
 
 Reply = dict[str, Any]
-"""``content`` or ``calls`` [(name, arguments)], and ``fault``."""
+"""``content`` or ``calls`` [(name, arguments)], and ``fault``; or ``raw`` (status, media type,
+body), sent as it is."""
 MODEL = "tiny-chat:latest"
 WORD = 4
 """Bytes a token, in the usage that it reports."""
@@ -70,7 +71,13 @@ class OpenAIFake:
 
             def _turn(self, body: dict[str, Any], reply: Reply) -> None:
                 fault = reply.get("fault", "")
-                if fault == "busy":
+                if "raw" in reply:
+                    status, media_type, content = reply["raw"]
+                    self.send_response(status)
+                    self.send_header("content-type", media_type)
+                    self.end_headers()
+                    self.wfile.write(content)
+                elif fault == "busy":
                     self._json(429, {"error": {"message": "busy"}}, retry_after="0")
                 elif fault == "crash":
                     self._json(500, {"error": {"message": "the engine died"}})

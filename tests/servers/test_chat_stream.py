@@ -119,6 +119,9 @@ def test_what_counts_as_a_token_and_as_progress() -> None:
         {"prompt_tokens": -1, "completion_tokens": 2},
         {"prompt_tokens": 1.5, "completion_tokens": 2},
         {"prompt_tokens": True, "completion_tokens": 2},
+        {"prompt_tokens": 2**64 - 1, "completion_tokens": 2},
+        {"prompt_tokens": 5, "completion_tokens": 2**63},
+        {"prompt_tokens": 5, "completion_tokens": 2**32 - 1},
         "9",
     ],
 )
@@ -141,6 +144,41 @@ def test_ids_and_names_that_are_repeated_or_emptied_later() -> None:
     assert read_chat_stream(stream).tool_calls == (
         ToolCall(id="7", name="edit_file", arguments="{}"),
     )
+
+
+def test_calls_that_all_carry_index_0_are_told_apart_by_their_ids() -> None:
+    stream = b"".join(
+        [
+            chunk(call(0, '{"path": ', id="7", name="read_file")),
+            chunk(call(0, '"a.py"}')),
+            chunk(call(0, '{"path": ', id="8", name="read_file")),
+            chunk(call(0, '"b.py"}', id="8", name="")),
+            chunk(call(0, "", id="another for the same call")),
+        ]
+    )
+    assert read_chat_stream(stream).tool_calls == (
+        ToolCall(id="7", name="read_file", arguments='{"path": "a.py"}'),
+        ToolCall(id="8", name="read_file", arguments='{"path": "b.py"}'),
+    )
+
+
+def test_an_empty_finish_reason_ends_nothing() -> None:
+    reader = ChatStream()
+    reader.feed(chunk({"content": "Readi"}, finish_reason=""))
+    assert not reader.ended
+    assert reader.reply().finish_reason is None
+    reader.feed(chunk({"content": "ng"}, finish_reason="stop") + chunk(finish_reason=""))
+    assert reader.ended
+    assert reader.reply().finish_reason == "stop"
+
+
+def test_a_finish_reason_without_end_is_bounded() -> None:
+    assert read_chat_stream(chunk(finish_reason="x" * 2_000_000)).finish_reason == "x" * 64
+
+
+def test_a_first_chunk_may_leave_the_model_unnamed() -> None:
+    stream = chunk({"role": "assistant"}, model="") + chunk({"content": "a"}) + DONE
+    assert read_chat_stream(stream).echoed_model == "m"
 
 
 def test_a_tool_call_without_index_is_a_new_one() -> None:
@@ -168,6 +206,8 @@ def test_markup_in_the_content_is_noticed_and_left_there(markup: str) -> None:
     "data",
     [
         b"{not JSON",
+        b"[" * 100_000,
+        b'{"choices": ' * 100_000,
         b"[]",
         b'{"choices": 3}',
         b'{"choices": [{"index": 1, "delta": {}}]}',
@@ -199,6 +239,12 @@ def test_an_endless_line_is_refused() -> None:
         ({"error": {"message": "text", "type": "t", "code": "c"}}, "text (c, t)"),
         ({"error": {"message": "text"}, "message": "text"}, "text"),
         ({"error": {}}, "no message"),
+        ({"object": "error", "message": "text", "type": "t", "code": 400}, "text (400, t)"),
+        ({"object": "error"}, "no message"),
+        ({"detail": "text"}, "text"),
+        ({"detail": [{"loc": ["body"], "msg": "one", "type": "t"}, {"msg": "two"}]}, "one; two"),
+        ({"detail": ["text"]}, "text"),
+        ({"object": "chat.completion.chunk", "message": "text"}, None),
         ({"models": []}, None),
         ({"error": None}, None),
         ([], None),

@@ -363,6 +363,19 @@ def test_a_required_token(stand_in: StandInServer, lms: list[str], qwen: Model) 
     with_token.close()
 
 
+def test_sentences_in_front_of_what_lms_prints(
+    stand_in: StandInServer, lms: list[str], tmp_path: Path, qwen: Model
+) -> None:
+    talking = tmp_path / "talking-lms"
+    talking.write_text(
+        f'#!/bin/sh\necho "[i] Waking up LM Studio service..."\nexec {lms[0]} "$@"\n'
+    )
+    talking.chmod(0o755)
+    client = LMStudio(f"http://127.0.0.1:{stand_in.port}", lms=[str(talking)])
+    assert client.preflight(qwen).identity.key == qwen.key
+    client.close()
+
+
 def test_an_error_body_under_status_200(stand_in: StandInServer, lmstudio: LMStudio) -> None:
     stand_in.state.set_faults({"old_server": {}})
     with pytest.raises(UnexpectedAnswer, match="answered 200: Unexpected endpoint") as raised:

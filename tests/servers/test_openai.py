@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from actors.rehearsal.stand_in_chat import Call, Turn
 from actors.rehearsal.stand_in_server import StandInServer
@@ -14,6 +16,7 @@ from actors.servers.contract import (
     ChatRequest,
     ContextOverflow,
     IdentityMismatch,
+    ModelServerError,
     RequestRefused,
     ServerUnreachable,
     StreamBroken,
@@ -25,6 +28,9 @@ from actors.servers.contract import (
 from actors.servers.http_model_server import Limits
 from actors.servers.lmstudio import LMStudio
 from actors.servers.openai import OpenAICompatible
+from harnesses.answers import parse_answer
+from harnesses.contract import Message, wire
+from schemas.envelope import MAX_INTEGER
 from schemas.study import Model
 from tests.servers.openai_fake import MODEL, OpenAIFake
 
@@ -173,6 +179,108 @@ def test_each_failure_has_its_class_and_keeps_what_came(
     assert (caught.value.partial.content if caught.value.partial else None) == partial
     assert caught.value.evidence[0].label == "POST /v1/chat/completions request"
     assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"object": "error", "message": "maximum context length is 512 tokens", "code": 400},
+        {"detail": [{"loc": ["body"], "msg": "the context window is 512 tokens", "type": "v"}]},
+        {"detail": "context overflow"},
+    ],
+)
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_an_overflow_is_one_in_every_form_of_an_error(
+    fake: OpenAIFake, client: OpenAICompatible, body: object, status: int
+) -> None:
+    raw = (status, "application/json", msgspec.json.encode(body))
+    fake.answer = lambda body, number: {"raw": raw}
+    with pytest.raises(ContextOverflow, match="context"):
+        client.chat(MODEL, REQUEST)
+
+
+def test_a_cut_stream_with_empty_finish_reasons_is_broken(
+    fake: OpenAIFake, client: OpenAICompatible
+) -> None:
+    event = (
+        b'data: {"model":"%s","choices":[{"index":0,"delta":{"content":"Hal"},'
+        b'"finish_reason":""}]}\n\n' % MODEL.encode()
+    )
+    fake.answer = lambda body, number: {"raw": (200, "text/event-stream", event)}
+    with pytest.raises(StreamBroken, match="without a finish reason"):
+        client.chat(MODEL, REQUEST)
+
+
+NESTED = st.sampled_from([b"[" * 2_000, b'{"a":' * 2_000, b"[" * 900 + b"]" * 900])
+ODD = (
+    st.none()
+    | st.booleans()
+    | st.sampled_from(["", MODEL, "stop", "x" * 3_000, "\0", "{", '{"a": 1' + "0" * 30 + "}"])
+    | st.integers(-(2**64), 2**64)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+CALL = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": ODD,
+        "id": ODD,
+        "function": ODD | st.fixed_dictionaries({"name": ODD, "arguments": ODD}),
+    },
+)
+DELTA = st.fixed_dictionaries(
+    {},
+    optional={"content": ODD, "reasoning": ODD, "tool_calls": ODD | st.lists(ODD | CALL)},
+)
+CHOICE = st.fixed_dictionaries(
+    {}, optional={"index": st.just(0) | ODD, "delta": DELTA | ODD, "finish_reason": ODD}
+)
+CHUNK = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.just(MODEL) | ODD,
+        "choices": st.lists(CHOICE, max_size=2) | ODD,
+        "usage": st.fixed_dictionaries({"prompt_tokens": ODD, "completion_tokens": ODD}) | ODD,
+        "error": ODD,
+        "detail": ODD | st.lists(ODD),
+    },
+).map(msgspec.json.encode)
+EVENTS = st.lists(CHUNK | NESTED | st.sampled_from([b"[DONE]", b"", b"\xff"]), max_size=6)
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    events=EVENTS,
+    status=st.sampled_from([200, 200, 200, 400, 429, 500]),
+    media_type=st.sampled_from(["text/event-stream", "text/event-stream", "application/json", ""]),
+)
+def test_whatever_a_server_says_is_an_answer_or_an_error_with_its_bytes(
+    fake: OpenAIFake,
+    client: OpenAICompatible,
+    events: list[bytes],
+    status: int,
+    media_type: str,
+) -> None:
+    body = b"".join(b"data: " + event + b"\n\n" for event in events)
+    fake.answer = lambda *request: {"raw": (status, media_type, body)}
+    try:
+        answer = client.chat(MODEL, REQUEST)
+    except ModelServerError as error:
+        assert len(str(error)) < 3_000
+        assert body.startswith(error.evidence[-1].content)
+        return
+    assert body.startswith(answer.stream)
+    reply = answer.reply
+    said = reply.finish_reason or ""
+    counts = (reply.usage.prompt_tokens, reply.usage.completion_tokens) if reply.usage else ()
+    assert all(0 <= count <= MAX_INTEGER for count in counts)
+    assert len(said) <= 64
+    calls = [(call.id, call.name, call.arguments) for call in reply.tool_calls]
+    read = parse_answer(reply.content, reply.reasoning, calls, said, ())
+    msgspec.json.encode(wire([Message("assistant", read.content, tool_calls=read.calls)]))
 
 
 def test_another_model_that_answers_is_no_answer(
