@@ -77,6 +77,7 @@ class Isolation:
         "unix sockets",
         "other sockets",
         "files outside",
+        "kernel objects",
         "memory",
         "disk",
         "processes",

@@ -5,6 +5,7 @@ sockets, outside files and survivors fails. Memory, process count and signals ar
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import platform
@@ -31,7 +32,14 @@ from actors.sandbox.run import SHARED_MEMORY_BYTES, Sandbox
 from actors.untrusted_trees import remove_tree
 
 LADDER: tuple[Kind, ...] = ("bubblewrap", "namespaces", "landlock")
-_REQUIRED = ("network", "host loopback", "unix sockets", "files outside", "survivors")
+_REQUIRED = (
+    "network",
+    "host loopback",
+    "unix sockets",
+    "files outside",
+    "kernel objects",
+    "survivors",
+)
 
 # Runs inside. Every attempt says "stopped: <why>" or "got through"; the request names the targets.
 _ATTACK = r"""
@@ -101,7 +109,36 @@ def families():
             break
     return through
 
+def kernel_objects():
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    through = []
+    def note(name, result):
+        if result >= 0:
+            through.append(name)
+    user_keyring = ctypes.c_long(-4)
+    calls = targets["calls"]
+    if calls:
+        note("user keyring", libc.syscall(
+            ctypes.c_long(calls["add_key"]), b"user", b"ledger-probe", b"x", ctypes.c_size_t(1),
+            user_keyring))
+        note("session keyring", libc.syscall(
+            ctypes.c_long(calls["keyctl"]), ctypes.c_long(0), ctypes.c_long(-3), ctypes.c_long(1)))
+        note("request_key", libc.syscall(
+            ctypes.c_long(calls["request_key"]), b"user", b"ledger-probe", None, ctypes.c_long(0)))
+    else:
+        through.append("keyrings (this machine has no filter of ours)")
+    note("System V shared memory", libc.shmget(targets["ipc key"], 0, 0))
+    note("System V semaphores", libc.semget(targets["ipc key"], 0, 0))
+    note("System V messages", libc.msgget(targets["ipc key"], 0))
+    try:
+        note("POSIX messages", libc.mq_open(targets["queue"].encode(), os.O_RDONLY))
+    except AttributeError:
+        pass
+    return through
+
 report = {
+    "kernel objects": kernel_objects(),
     "network": attempt(lambda: connect(socket.AF_INET, socket.SOCK_DGRAM, ("192.0.2.1", 9))),
     "host loopback": attempt(
         lambda: connect(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", targets["port"]))
@@ -232,6 +269,7 @@ def _attack(sandbox: Sandbox, scratch: Path) -> tuple[Isolation, ...]:
                 "file": limits.file_bytes,
                 "shared memory": SHARED_MEMORY_BYTES,
                 "families": _OTHER_FAMILIES,
+                "calls": launcher.KEPT_BY_THE_KERNEL.get(platform.machine(), {}),
             }
 
             def run(source: str) -> Finished:
@@ -295,6 +333,12 @@ def _matrix(
             state=held("files outside"),
             how=f"reading, listing, then writing beside the workspace: {said['files outside']}",
         ),
+        Isolation(
+            name="kernel objects",
+            state="not enforced" if said["kernel objects"] else "enforced",
+            how="keyrings, and System V and POSIX IPC of the host: "
+            + (", ".join(said["kernel objects"]) or "none"),
+        ),
         Isolation(name="memory", state=held("memory"), how=f"{memory}: {said['memory']}"),
         Isolation(
             name="disk",
@@ -324,8 +368,8 @@ def _matrix(
 
 @contextlib.contextmanager
 def _listeners() -> Iterator[tuple[dict[str, object], bool]]:
-    """What a run must not reach: a TCP port, a Unix socket in a folder, an abstract one. And
-    whether this host itself has a route to the test network."""
+    """What a run must not reach: a TCP port, a Unix socket in a folder, an abstract one, objects of
+    System V and POSIX IPC. And whether this host itself has a route to the test network."""
     # A Unix socket's path has 107 bytes at most: a study's folder may be deeper than that.
     folder = tempfile.mkdtemp(prefix="probe-")
     try:
@@ -338,6 +382,7 @@ def _listeners() -> Iterator[tuple[dict[str, object], bool]]:
             os.chmod(folder, 0o755)
             unix.listen()
             name = f"ledger-probe-{os.getpid()}"
+            ipc_key = stack.enter_context(_ipc_objects(f"/{name}"))
             if sys.platform == "linux":
                 abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
                 abstract.bind("\0" + name)
@@ -349,9 +394,34 @@ def _listeners() -> Iterator[tuple[dict[str, object], bool]]:
             except OSError:
                 routed = False
             port = tcp.getsockname()[1]
-            yield {"port": port, "unix": path, "abstract": name}, routed
+            targets: dict[str, object] = {"port": port, "unix": path, "abstract": name}
+            yield targets | {"ipc key": ipc_key, "queue": f"/{name}"}, routed
     finally:
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _ipc_objects(queue: str) -> Iterator[int]:
+    """Makes one object of each kind of IPC that anybody here may open; their System V key."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    key, create_for_all, remove = 0x4C000000 | os.getpid() & 0xFFFFFF, 0o1666, 0
+    made = [libc.shmget(key, 1, create_for_all), libc.semget(key, 1, create_for_all)]
+    made.append(libc.msgget(key, create_for_all))
+    has_queues = hasattr(libc, "mq_open")
+    if has_queues:
+        before = os.umask(0)
+        descriptor = libc.mq_open(queue.encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+        os.umask(before)
+    try:
+        yield key
+    finally:
+        for number, control in zip(made, ("shmctl", "semctl", "msgctl"), strict=True):
+            if number >= 0:
+                arguments = (number, 0, remove) if control == "semctl" else (number, remove, None)
+                getattr(libc, control)(*arguments)
+        if has_queues and descriptor >= 0:
+            os.close(descriptor)
+            libc.mq_unlink(queue.encode())
 
 
 def _unprivileged_user(kind: Kind, scratch: Path) -> int | None:

@@ -44,6 +44,19 @@ _LL_MAKE_CHAR, _LL_MAKE_BLOCK = 1 << 6, 1 << 11
 _LL_TRUNCATE, _LL_IOCTL_DEV = 1 << 14, 1 << 15
 _LL_OF_A_FILE = _LL_EXECUTE | _LL_WRITE | _LL_READ | _LL_TRUNCATE | _LL_IOCTL_DEV
 _LL_SCOPE_ABSTRACT_SOCKET_AND_SIGNAL = 3
+KEPT_BY_THE_KERNEL = {
+    "x86_64": {"add_key": 248, "request_key": 249, "keyctl": 250, "perf_event_open": 298,
+               "bpf": 321},
+    "aarch64": {"add_key": 217, "request_key": 218, "keyctl": 219, "perf_event_open": 241,
+                "bpf": 280},
+}  # fmt: skip
+"""System calls whose objects outlive the process, lie in no file and in no namespace of a run: a
+user's keyring is found by every later process of that user (keyrings(7))."""
+SHARED_IPC = {
+    "x86_64": {"shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240},
+    "aarch64": {"shmget": 194, "semget": 190, "msgget": 186, "mq_open": 180},
+}
+"""The same of an IPC namespace (ipc_namespaces(7)), for a run that shares ours."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -97,7 +110,9 @@ def system_call_filter(machine: str, families: Sequence[int]) -> bytes:
     ``socketpair`` then gives streams only, because a datagram pair can be used to send to any
     address. ``io_uring_setup`` and ``clone3`` are absent for everybody (the operations of the one
     and the flags of the other are out of a filter's sight; libraries fall back to older calls), and
-    another architecture's calls kill the process.
+    another architecture's calls kill the process. Absent too is what would leave something behind
+    that is no file: keyrings, performance events, pinned programs, and, without an IPC namespace of
+    its own, System V and POSIX IPC.
     """
     numbers = {"x86_64": (41, 42, 53, 56, 272), "aarch64": (198, 203, 199, 220, 97)}[machine]
     socket_, connect, socketpair, clone, unshare = numbers
@@ -117,6 +132,9 @@ def system_call_filter(machine: str, families: Sequence[int]) -> bytes:
         checks = [step for value in values for step in ((equal, 0, 1, value), allow)]
         return [(load, 0, 0, argument), *checks, otherwise]
 
+    kept = [*KEPT_BY_THE_KERNEL[machine].values()]
+    if not families:
+        kept += SHARED_IPC[machine].values()
     if families:
         of_sockets = [
             *when(socket_, *only(first, families, no_family)),
@@ -147,6 +165,7 @@ def system_call_filter(machine: str, families: Sequence[int]) -> bytes:
         absent,
         *when(io_uring_setup, absent),
         *when(clone3, absent),
+        *(step for call in kept for step in when(call, absent)),
         *when(unshare, refuse),
         *when(clone, (load, 0, 0, first), (mask, 0, 0, _NEWUSER), (equal, 1, 0, 0), refuse, allow),
         *of_sockets,

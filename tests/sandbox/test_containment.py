@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.sandbox import Finished, Limits, Sandbox
+from actors.sandbox import Finished, Limits, Sandbox, launcher
 from actors.sandbox.contract import Rung
 from actors.untrusted_trees import remove_tree
 
@@ -253,6 +253,31 @@ for family in (17, 29, 30, 31, 38, 40, 42, 44):
 print(ctypes.CDLL(None).unshare(0x10000000))
 """
     assert run(contained, source).output == b"-1\n"
+
+
+def test_what_a_run_leaves_in_the_kernel_does_not_reach_the_next(
+    contained: Sandbox, run: Run
+) -> None:
+    """A memory program kept a taught text in its user's keyring, where no snapshot looks."""
+    calls = launcher.KEPT_BY_THE_KERNEL[os.uname().machine]
+    key = 0x4C454447
+    leave = f"""
+import ctypes
+libc = ctypes.CDLL(None)
+for keyring in (-1, -2, -3, -4, -5):
+    print(libc.syscall({calls["add_key"]}, b"user", b"taught", b"text", 4, ctypes.c_long(keyring)))
+libc.shmget({key}, 100, 0o1666), libc.semget({key}, 1, 0o1666), libc.msgget({key}, 0o1666)
+libc.mq_open(b"/taught", 0o102, 0o666, None)
+"""
+    find = f"""
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.syscall({calls["request_key"]}, b"user", b"taught", None, ctypes.c_long(-4)))
+print(libc.shmget({key}, 0, 0), libc.semget({key}, 0, 0), libc.msgget({key}, 0))
+print(libc.mq_open(b"/taught", 0))
+"""
+    assert run(contained, leave).output == b"-1\n" * 5
+    assert run(contained, find).output == b"-1\n-1 -1 -1\n-1\n"
 
 
 def test_threads_processes_and_shared_memory_work(isolated: Sandbox, run: Run) -> None:

@@ -18,6 +18,7 @@ ROWS = [
     "unix sockets",
     "other sockets",
     "files outside",
+    "kernel objects",
     "memory",
     "disk",
     "processes",
@@ -176,3 +177,13 @@ def test_no_filter_lets_a_user_namespace_through(machine: str, families: tuple[i
     assert decide(program, arch, 435, 0) == ABSENT  # clone3
     assert decide(program, arch, 425) == ABSENT  # io_uring_setup
     assert decide(program, arch, 0x40000000 | calls["socket"], 2, 1) == ABSENT  # x32
+
+
+@pytest.mark.parametrize("machine", sorted(CALLS))
+def test_no_filter_lets_a_run_leave_something_in_the_kernel(machine: str) -> None:
+    arch, ipc = launcher.MACHINES[machine], launcher.SHARED_IPC[machine].values()
+    shared, own = (launcher.system_call_filter(machine, families) for families in ((), FAMILIES))
+    for call in launcher.KEPT_BY_THE_KERNEL[machine].values():
+        assert decide(shared, arch, call) == decide(own, arch, call) == ABSENT
+    assert {decide(shared, arch, call) for call in ipc} == {ABSENT}
+    assert {decide(own, arch, call) for call in ipc} == {ALLOW}, "it has a namespace of its own"
