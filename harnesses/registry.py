@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from importlib import resources
 
 from harnesses import (
+    a001_agentless_style,
+    a002_swe_agent_style,
     h000_exact_search,
     h003_dense,
     h007_hybrid,
@@ -15,7 +17,6 @@ from harnesses.contract import Harness
 
 _SHARED_SOURCES = (
     "__init__.py",
-    "answers.py",
     "contract.py",
     "retrieval/__init__.py",
     "retrieval/snapshot.py",
@@ -25,6 +26,7 @@ _SHARED_SOURCES = (
 )
 _COMPONENT_SOURCES = (
     *_SHARED_SOURCES,
+    "answers.py",
     "conversation.py",
     "retrieval/exact.py",
     "tools/create_file.py",
@@ -110,6 +112,35 @@ HARNESSES: dict[str, Harness] = {
         prompt_files=h018_oracle_files.PROMPT_FILES,
         tools=h018_oracle_files.TOOLS,
         needs_oracle_files=True,
+    ),
+    "A001": Harness(
+        id=a001_agentless_style.ID,
+        title=a001_agentless_style.TITLE,
+        run=a001_agentless_style.run,
+        source_files=(
+            "a001_agentless_style.py",
+            *_SHARED_SOURCES,
+            "retrieval/syntax.py",
+            "tools/edit_blocks.py",
+            "tools/outlines.py",
+        ),
+        prompt_files=a001_agentless_style.PROMPT_FILES,
+        tools=a001_agentless_style.TOOLS,
+    ),
+    "A002": Harness(
+        id=a002_swe_agent_style.ID,
+        title=a002_swe_agent_style.TITLE,
+        run=a002_swe_agent_style.run,
+        source_files=(
+            "a002_swe_agent_style.py",
+            *_SHARED_SOURCES,
+            "answers.py",
+            "retrieval/syntax.py",
+            "tools/finish.py",
+            "tools/window.py",
+        ),
+        prompt_files=a002_swe_agent_style.PROMPT_FILES,
+        tools=a002_swe_agent_style.TOOLS,
     ),
 }
 

@@ -7,7 +7,7 @@ arm names is text from a model: it is checked before it is looked up.
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from harnesses.retrieval.snapshot import (
     FileClass,
@@ -51,6 +51,13 @@ class Refused(ToolError):
         self.kind: Refusal = kind
 
 
+class Window(NamedTuple):
+    """A file that is open, and the first line that its window shows."""
+
+    path: str
+    first: int
+
+
 class Workspace:
     """Base files plus the cell's edits.
 
@@ -70,6 +77,8 @@ class Workspace:
         self.index = index
         """What retrieval tools look things up in (a ``CommitIndex`` of the base); None where the
         arm needs none. Only they know its type, so that no other arm depends on it."""
+        self.window: Window | None = None
+        """What an arm with a window has open."""
         self._protected_paths = protected_paths
         self._classify = classify
         self._overlay: dict[str, SnapshotFile | None] = {}

@@ -159,7 +159,7 @@ def new_engine(frozen: FrozenRepair, cell: CellId, keep: Keep) -> CellEngine:
         )
     base = frozen.base(task)
     model = frozen.study.model(cell.agent)
-    budgets = frozen.study.budgets
+    budgets = frozen.study.budgets.of(cell.arm)
     cell_input = CellInput(
         statement=frozen.statement(task),
         workspace=Workspace(

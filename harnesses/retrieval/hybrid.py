@@ -20,7 +20,7 @@ from harnesses.retrieval.snapshot import FILE_CLASSES
 from harnesses.retrieval.tokens import looks_like_code, query_words
 
 K = 10
-PROSE = {"words": 0.5, "bm25f": 1.0, "names": 0.25, "near": 0.1, "vectors": 1.0}
+PROSE = {"words": 0.25, "bm25f": 1.0, "names": 0.05, "near": 0.1, "vectors": 0.5}
 IDENTIFIER = {"words": 0.5, "bm25f": 1.0, "names": 2.0, "near": 1.0, "vectors": 0.5}
 """Where the query is one identifier."""
 WORDS_AND_VECTORS = {"words": 1.0, "vectors": 1.0}

@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
+import msgspec
 from msgspec import Meta
 
 from schemas.base import END, GitOid, Value
@@ -168,18 +169,42 @@ class Treatment(Value):
     role: Annotated[Literal["component", "system", "oracle"], Meta(description="its claim block")]
 
 
+FIXED_STAGES = frozenset({"A001"})
+"""Arms whose answers are fixed stages; every other arm is interactive."""
+
+
 class Budgets(Value):
     """What a cell may spend (preregistration, "Treatments and execution budget")."""
 
     turns: Annotated[Positive, Meta(description="answers of the model in a cell")] = 12
     tool_calls: Annotated[Positive, Meta(description="tool calls in a cell")] = 12
     test_runs: Annotated[int, Meta(ge=0, description="runs of the public tests in a cell")] = 2
+    stages: Annotated[
+        Positive, Meta(description="answers of the model in a cell of an arm with fixed stages")
+    ] = 3
+    stage_calls: Annotated[
+        Positive, Meta(description="what such an arm may look up and edit between its stages")
+    ] = 48
+    validation_runs: Annotated[
+        int, Meta(ge=0, description="runs of the public tests in a cell of such an arm")
+    ] = 1
     patch_bytes: Annotated[int, Meta(ge=1, description="largest patch that is accepted")] = (
         1_000_000
     )
     infrastructure_attempts: Annotated[
         int, Meta(ge=1, description="how often a cell may start when nothing was observed")
     ] = 3
+
+    def of(self, arm: str) -> "Budgets":
+        """What a cell of an arm may spend: `turns`, `tool_calls` and `test_runs` of its kind."""
+        if arm not in FIXED_STAGES:
+            return self
+        return msgspec.structs.replace(
+            self,
+            turns=self.stages,
+            tool_calls=self.stage_calls,
+            test_runs=self.validation_runs,
+        )
 
 
 class Order(Value):

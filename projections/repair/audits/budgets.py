@@ -48,7 +48,7 @@ class BudgetAudit:
     def __init__(self, read: ReadArtifact) -> None:
         self._read = read
         self._findings = Findings(self.NAME)
-        self._limits: dict[Kind, int] = {}
+        self._budgets: Budgets | None = None
         """What a cell may spend that begins now."""
         self._charged = True
         """False in a transfer study: a session ends by its own limits, in its own class."""
@@ -62,7 +62,7 @@ class BudgetAudit:
         event = fact.event
         if isinstance(event, StudyFrozen | AmendmentRecorded):
             study = parse_study(self._read(event.study))
-            self._limits = _limits(study.budgets) if isinstance(study, RepairStudy) else {}
+            self._budgets = study.budgets if isinstance(study, RepairStudy) else None
             self._charged = isinstance(study, RepairStudy)
             return
         if not self._charged:
@@ -70,7 +70,9 @@ class BudgetAudit:
         if isinstance(event, CellStarted):
             self._cells += 1
             self._used[fact.stream] = dict.fromkeys(KINDS, 0)
-            self._allowed[fact.stream] = self._limits
+            self._allowed[fact.stream] = (
+                {} if self._budgets is None else _limits(self._budgets.of(event.cell.arm))
+            )
         used = self._used.get(fact.stream)
         if used is None:
             self._findings.violation(fact.seq, f"{event.TYPE} in a cell that is not running")
