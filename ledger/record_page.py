@@ -112,6 +112,9 @@ def _read_whole_page(
     return (fields, events, True) if canonical else (nothing, [*nothing], False)
 
 
+CONVERTED = "its line ends in CR LF: something converted the file as text; copy it as binary"
+
+
 def read_record(record: bytes) -> tuple[Fields | None, Event | None, str]:
     """(envelope, event of a known type, why it is not canonical or "")."""
     try:
@@ -126,6 +129,8 @@ def read_record(record: bytes) -> tuple[Fields | None, Event | None, str]:
             return fields, None, f"its data is not a {fields.type}: {error}"
     if len(record) > MAX_RECORD_BYTES:
         return fields, event, f"{len(record)} bytes"
+    if record.endswith(b"\r"):
+        return fields, event, CONVERTED
     if _encode(fields) != record or not is_canonical(record):
         return fields, event, "it does not re-encode to the same bytes, or is nested too deep"
     return fields, event, ""

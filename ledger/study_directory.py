@@ -47,14 +47,17 @@ OWN_FOLDERS = (
 
 
 def refuse_links(folder: Path, names: Iterable[str] = OWN_FOLDERS) -> None:
-    """Raises Refused where one of these in a folder is a link: what is read would be another
-    study's, and what is removed or written too."""
+    """Raises Refused where one of these in a folder is a link, or no folder: what is read would be
+    another study's, and what is removed or written too."""
     for name in names:
-        if (folder / name).is_symlink():
+        path = folder / name
+        if path.is_symlink():
             raise Refused(
-                f"{folder / name} is a link, and a study's own folders never are: put the folder "
-                "itself there, or name the study that it leads to"
+                f"{path} is a link, and a study's own folders never are: put the folder itself "
+                "there, or name the study that it leads to"
             )
+        if path.exists() and not path.is_dir():
+            raise Refused(f"{path} is no folder: move it away, the study keeps a folder there")
 
 
 class StudyDirectory:

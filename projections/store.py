@@ -1,14 +1,15 @@
 """Projections as SQLite files: made from record 0, switched by one rename, never repaired.
 
-    var/projections/current                          names the generation that is live
+    var/projections/current                          the live generation: its name, its digests
     var/projections/<source digest>-<n>/open.db      tables that anybody may read
     var/projections/<source digest>-<n>/outcomes.db  tables behind the inspection gate
 
 A generation is complete and synced under its name or not there at all, and it never changes. Both
 files carry the table ``built_from``: up to which record, and by which code. A generation that is
-not of the log's head or not of this code is made again. One process at a time makes one; the
-generation before it stays for those who are about to read it, and older ones go as soon as nobody
-holds them.
+not of the log's head or not of this code is made again, and so is one whose bytes are not those
+that were written (``current`` holds their SHA-256): nobody is shown a table that was edited. One
+process at a time makes one; the generation before it stays for those who are about to read it, and
+older ones go as soon as nobody holds them.
 """
 
 import fcntl
@@ -35,7 +36,7 @@ from ledger.artifacts import Artifacts
 from ledger.atomic_file import sync, sync_directory, write_file
 from ledger.errors import Integrity, Unfinished
 from ledger.log import EventLog
-from ledger.regular_file import check_database, open_lock, read_regular
+from ledger.regular_file import check_database, open_lock, open_regular, read_regular
 from ledger.study_directory import StudyDirectory
 from projections.fold import Follower, Projection, Row, columns_of
 from projections.registry import PROJECTIONS, declared_tables
@@ -214,7 +215,7 @@ def _compare(directory: StudyDirectory, log: EventLog, report: Report | None) ->
     Raises Integrity where the log does not hold the record that they were made from, or where
     their files are damaged.
     """
-    live = _open_live(directory)
+    live = _open_live(directory, edited=True)
     if live is None and (name := _live_name(directory.projections)):
         raise Integrity(
             f"{directory.projections / name}: missing or damaged; `ledger replay` makes it again"
@@ -283,7 +284,7 @@ def _make_live(
             os.rename(unfinished, folder / name)
             sync_directory(folder)
             generation = Generation(folder / name)
-            write_file(folder / _POINTER, f"{name}\n".encode())
+            write_file(folder / _POINTER, f"{name} {_bytes_of(folder / name)}\n".encode())
             _remove_generations(folder, keep={name, previous})
         return generation
 
@@ -371,26 +372,52 @@ def _live(directory: StudyDirectory, log: EventLog) -> Generation | None:
     return None
 
 
-def _open_live(directory: StudyDirectory) -> Generation | None:
-    """The generation that the pointer names; None where there is none that is whole."""
+def _open_live(directory: StudyDirectory, edited: bool = False) -> Generation | None:
+    """The generation that the pointer names; None where there is none that is whole, or (unless
+    ``edited``) where its bytes are others than were written."""
     name = _live_name(directory.projections)
     while name:
         try:
-            return Generation(directory.projections / name)
+            generation = Generation(directory.projections / name)
+            if edited or _bytes_of(generation.path) == _live_bytes(directory.projections):
+                return generation
+            generation.close()
         except (OSError, sqlite3.Error, msgspec.ValidationError):
             # Damaged; or two newer ones were made since the pointer was read, and it was removed.
-            before, name = name, _live_name(directory.projections)
-            if name == before:
-                return None
+            pass
+        before, name = name, _live_name(directory.projections)
+        if name == before:
+            return None
     return None
 
 
 def _live_name(folder: Path) -> str:
+    name = _pointer(folder).partition(" ")[0]
+    return name if _GENERATION.fullmatch(name) else ""
+
+
+def _live_bytes(folder: Path) -> str:
+    """What ``_bytes_of`` gave for the live generation when it was made."""
+    return _pointer(folder).partition(" ")[2]
+
+
+def _pointer(folder: Path) -> str:
     try:
-        name = read_regular(folder / _POINTER, 1 << 10).decode("ascii", "replace").strip()
+        return read_regular(folder / _POINTER, 1 << 10).decode("ascii", "replace").strip()
     except OSError:
         return ""
-    return name if _GENERATION.fullmatch(name) else ""
+
+
+def _bytes_of(generation: Path) -> str:
+    """SHA-256 of each file of a generation. Raises OSError."""
+    digests = []
+    for name in (OPEN, OUTCOMES):
+        with open_regular(generation / name) as file:
+            digest = sha256()
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+            digests.append(digest.hexdigest())
+    return " ".join(digests)
 
 
 def _remove_generations(folder: Path, keep: set[str]) -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TextIO, cast
 
 import click
 import msgspec
@@ -107,10 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     previous = signal.signal(signal.SIGTERM, _interrupt)
     # Whatever the user's umask: what we write can be changed by nobody else.
+    _fill_closed_streams()
     umask = os.umask(0o022)
     os.umask(umask | 0o022)
     try:
-        _check_text(words)
+        _check_surroundings(words)
         with printable_output():
             result = cli.main(words, prog_name="ledger", standalone_mode=False)
         status = result if isinstance(result, int) else 0
@@ -159,13 +161,35 @@ def _say(text: str, status: int, as_json: bool) -> None:
     print(printable_lines(text), file=sys.stderr)
 
 
-def _check_text(arguments: Sequence[str]) -> None:
-    """Raises Usage for an argument that is not UTF-8: neither SQLite nor a record can hold it."""
+def _fill_closed_streams() -> None:
+    """Whoever closed one of the three standard streams loses what would go there. Left closed, the
+    next file to be opened, a database perhaps, would be that stream."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    # Python has None for a stream that was closed when it started.
+    sys.stdout = cast("TextIO | None", sys.stdout) or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = cast("TextIO | None", sys.stderr) or os.fdopen(2, "w", encoding="utf-8")
+
+
+def _check_surroundings(arguments: Sequence[str]) -> None:
+    """Raises Usage for an argument that is not UTF-8, which neither SQLite nor a record can hold,
+    and for a working folder that is gone."""
     for argument in arguments:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise Usage(f"{argument!a} is not UTF-8; write it as text") from None
+            if sys.getfilesystemencoding() != "utf-8":
+                remedy = "this locale has no UTF-8: set PYTHONUTF8=1, or LC_ALL to a UTF-8 locale"
+            else:
+                remedy = "it is not UTF-8; write it as text"
+            raise Usage(f"{argument!a}: {remedy}") from None
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise Usage("the working folder is gone; change to one that exists") from None
 
 
 def _interrupt(_signal: int, _frame: object) -> None:

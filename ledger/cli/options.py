@@ -205,7 +205,13 @@ def notes_in(path: Path) -> list[bytes]:
     is none."""
     from ledger.checkpoint import split_notes
 
-    notes, strays, rest = split_notes(read_given(path))
+    content = read_given(path)
+    notes, strays, rest = split_notes(content)
+    if (strays or rest) and b"\r\n" in content:
+        raise Usage(
+            f"{path}: its lines end in CR LF: something converted the file as text; copy it as "
+            "binary, what was signed are the bytes"
+        )
     if not notes or strays or rest:
         raise Usage(
             f"{path}: not a file of signed notes; `ledger checkpoint > note` writes one, and "

@@ -9,13 +9,16 @@ from ledger.checkpoint import Checkpoint, parse_checkpoint
 from ledger.errors import Integrity
 from ledger.evidence import Evidence, Note
 from ledger.finding import Finding, shown
+from ledger.record_page import CONVERTED
 
 
 def check_signatures(evidence: Evidence) -> Iterator[Finding]:
     """SIG_BAD, KEY_UNKNOWN: every note is one, and signed by the configured key."""
     for note in evidence.notes:
         if note.signature == "unreadable":
-            yield Finding("SIG_BAD", note.seq, f"a signed note ({note.where})", shown_note(note))
+            converted = b"\r\n" in note.note
+            got = CONVERTED if converted else shown_note(note)
+            yield Finding("SIG_BAD", note.seq, f"a signed note ({note.where})", got)
         elif note.signature == "bad":
             yield Finding("SIG_BAD", note.seq, f"a signature by {evidence.key}", shown_note(note))
         elif note.signature == "unknown":

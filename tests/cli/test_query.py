@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from ledger.signing_keys import config_home
+from projections import store
+from schemas.commands import GradeCell
 from schemas.events.study import OutcomesInspected
 from tests.cli.conftest import Run, facts_of, inspections, record
 from tests.projections.tiny_study import CELLS, TinyStudy, graded, of_type
@@ -137,7 +139,8 @@ def test_outcomes_before_the_end_are_refused(ledger: Run, tmp_path: Path) -> Non
     def write(tiny: TinyStudy) -> None:
         tiny.mine()
         tiny.freeze()
-        tiny.append(CELLS[0].stream, graded(CELLS[0], True))
+        verdict = (CELLS[0].stream, graded(CELLS[0], True))
+        tiny.do(GradeCell(cell=str(CELLS[0])), verdict)
 
     running = record(tmp_path / "running", write)
     ran = ledger("query", ALL_OUTCOMES, "--reason", "curious", "--study", running)
@@ -231,3 +234,17 @@ def test_a_ledger_of_somebody_else_is_not_written(ledger: Run, study: Path) -> N
     ran = ledger("query", ALL_OUTCOMES, "--reason", "an audit", "--study", study)
     assert ran.status == 0
     assert "the inspection is not recorded" in ran.err
+
+
+def test_an_edited_table_is_never_shown(ledger: Run, study: Path) -> None:
+    """Only `replay --check` compared it; now its bytes are, before anything of it is shown."""
+    count = "SELECT count(*) AS n FROM cells WHERE turns = 9"
+    assert ledger("query", count, "--json", "--study", study).json["rows"] == [{"n": 0}]
+    folder = study / "var" / "projections"
+    generation = folder / (folder / "current").read_text().split()[0]
+    connection = sqlite3.connect(generation / store.OPEN)
+    connection.execute("UPDATE cells SET turns = 9")
+    connection.commit()
+    connection.close()
+    assert ledger("query", count, "--json", "--study", study).json["rows"] == [{"n": 0}]
+    assert (folder / "current").read_text().split()[0] != generation.name

@@ -27,7 +27,7 @@ CELL = str(CELLS[1])
 
 def live(study: Path) -> Path:
     folder = study / "var" / "projections"
-    return folder / (folder / "current").read_text().strip()
+    return folder / (folder / "current").read_text().split()[0]
 
 
 # ---- rebuilding ----------------------------------------------------------------------------------
