@@ -29,7 +29,12 @@ from projections.transfer.frozen_programs import FrozenPrograms
 from projections.transfer.remediations import Remediations
 from projections.transfer.report.build import build_transfer_report
 from projections.transfer.report.inputs import TransferInputs
-from projections.transfer.report.result import NOTICE, interim_sentence, result_sentence
+from projections.transfer.report.result import (
+    NOTICE,
+    interim_sentence,
+    result_sentence,
+    system_in_words,
+)
 from projections.transfer.results import (
     TransferResults,
     transfer_results,
@@ -174,8 +179,9 @@ def summary(results: TransferResults) -> Summary:
         f"{found.memory} + {found.driver}, {found.class_ or 'all'}: {found.words}"
         for found in results.missed
     ]
+    systems = [f"{each.label}: {system_in_words(each, results.runs)}." for each in results.systems]
     return Summary(
-        sentence=result_sentence(results),
+        sentence=" ".join([result_sentence(results), *systems]),
         interim=interim_sentence(results),
         body=[_systems(results), *boundaries, *thresholds, *changed, NOTICE],
         missed=results.missed,

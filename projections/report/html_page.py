@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from projections.report.forest_plot import lay_out
-from projections.report.model import MARKS, RUN_PAGES, Report, grouped, run_page
+from projections.report.model import MARKS, RUN_PAGES, VERDICTS, Report, grouped, run_page
 from projections.report.plain_text import visible
 
 
@@ -20,6 +20,7 @@ def render_html(report: Report) -> bytes:
     text = page.render(
         report=report,
         marks=MARKS,
+        verdicts=VERDICTS,
         grouped=grouped,
         lay_out=lay_out,
         pages=RUN_PAGES,

@@ -11,6 +11,7 @@ from projections.report.model import (
     Commands,
     Fact,
     Facts,
+    Folded,
     ForestPlot,
     Paragraph,
     Report,
@@ -37,6 +38,8 @@ def render_markdown(report: Report) -> bytes:
         markdown_paragraph(report.result),
         "",
     ]
+    for table in report.overview:
+        lines += [*_table(table, report), ""]
     for remark in report.remarks:
         lines += [markdown_paragraph(remark), ""]
     lines += [_spans(report.check), "", *_facts(report.facts), ""]
@@ -58,6 +61,10 @@ def _block(block: Block, report: Report) -> Iterator[str]:
             yield from ("```sh", *block.lines, "```")
         case Table():
             yield from _table(block, report)
+        case Folded():
+            yield f"### {markdown_text(block.title)}"
+            yield ""
+            yield from _table(block.table, report)
         case ForestPlot():
             yield f"**{_marked(block.title, report)}**"
             yield ""

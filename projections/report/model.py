@@ -23,6 +23,8 @@ MARKS: Mapping[str, str] = {
     "\u2013": "missing",
 }
 """Signs of the outcome matrix and how they are read out."""
+VERDICTS: Mapping[str, str] = {"\u2713": "pass", "\u2717": "fail", "?": "unobserved"}
+"""Signs that begin a cell of kind `verdict`, and how they are read out."""
 RESOLVED, WOULD_HAVE_PASSED, NOT_RESOLVED, MISSING = MARKS
 
 
@@ -53,10 +55,10 @@ class Facts(Value):
 class Column(Value):
     title: str
     kind: Annotated[
-        Literal["text", "prose", "number", "code", "mark", "run"],
+        Literal["text", "prose", "number", "code", "mark", "verdict", "run"],
         Meta(
-            description="`prose` may be long; `mark`: a sign of MARKS, or text; `run`: a cell "
-            "with a page of its own (RUN_PAGES)"
+            description="`prose` may be long; `mark`: a sign of MARKS, or text; `verdict`: a sign "
+            "of VERDICTS and a number, or text; `run`: a cell with a page of its own (RUN_PAGES)"
         ),
     ] = "text"
 
@@ -110,7 +112,15 @@ class Commands(Value):
     lines: tuple[str, ...]
 
 
-Block = Paragraph | Facts | Table | ForestPlot | Commands
+class Folded(Value):
+    """A table behind its title, open on request; printed and in Markdown it stands open."""
+
+    KIND: ClassVar[str] = "folded"
+    title: str
+    table: Table
+
+
+Block = Paragraph | Facts | Table | ForestPlot | Commands | Folded
 
 
 class Section(Value):
@@ -135,6 +145,9 @@ class Report(Value):
     facts: tuple[Fact, ...]
     sections: tuple[Section, ...]
     computed_from: Annotated[str, Meta(description="the head that every number cites")]
+    overview: Annotated[
+        tuple[Table, ...], Meta(description="what the first screen shows below the result")
+    ] = ()
 
 
 RUN_PAGES = "runs"

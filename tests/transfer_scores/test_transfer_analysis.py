@@ -1,6 +1,7 @@
 """Analysis and report of a transfer study: recorded, reproducible, never better than before."""
 
 import csv
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from ledger.cli.analyze import _print as print_analysis
 from ledger.errors import Refused
 from ledger.log import decode
 from projections.results import encode_results
-from projections.transfer.report.result import system_sentence
+from projections.transfer.report.result import system_in_words
 from projections.transfer.results import TransferResults
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.study import AnalysisCompleted
@@ -166,9 +167,9 @@ def test_the_first_words_say_what_happened_to_runs_that_no_behaviour_explains(
         story.run(case, ended="crashed")
     story.run("negative", memory="empty", ended="void")
     results = analysed(record(story, tmp_path / "study"))
-    full, empty = (system_sentence(system, results.runs) for system in results.systems)
-    assert full == "full + reader: failed 2/2 in class procedure, 2 sessions crashed."
-    assert empty == "empty + reader: every run that ended is void (1), nothing observed."
+    full, empty = (system_in_words(system, results.runs) for system in results.systems)
+    assert full == "failed 2/2 in class procedure, 2 sessions crashed"
+    assert empty == "every run that ended is void (1), nothing observed"
     print_analysis(results, ANALYSIS.summary(results), None, False)
     assert capsys.readouterr().out.splitlines()[1] == "Interim: 15 planned runs have not ended."
 
@@ -179,11 +180,9 @@ def test_a_void_run_is_named_beside_runs_that_are_verified(tmp_path: Path) -> No
     for case in FAMILY.cases:
         story.run(case.case_id, ended="void" if case.case_id == "outcome" else "completed")
     results = analysed(record(story, tmp_path / "study"))
-    full, empty = (system_sentence(system, results.runs) for system in results.systems)
-    assert full == (
-        "full + reader: transfer is verified in every run that is not void, 1 run void."
-    )
-    assert empty == "empty + reader: nothing has ended."
+    full, empty = (system_in_words(system, results.runs) for system in results.systems)
+    assert full == "transfer is verified in every run that is not void, 1 run void"
+    assert empty == "nothing has ended"
 
 
 def test_what_an_amendment_after_an_inspection_chose_is_exploratory_beside_its_numbers(
@@ -258,6 +257,29 @@ def test_html_and_markdown_say_the_same(context: Context) -> None:
     ):
         assert words in html and words in markdown, words
     assert "<script" not in html and "http:" not in html and "https:" not in html
+
+
+def test_the_first_screen_has_a_sign_for_every_stage_and_failures_are_folded_by_family(
+    tmp_path: Path,
+) -> None:
+    story = two_systems(Story(thresholds=THRESHOLDS))
+    story.facts = story.facts[:3]
+    story.run("positive", calls=[("report_write", {"source_ref": "queue"})])
+    story.run("outcome", ended="void")
+    files = files_of(record(story, tmp_path / "study"))
+    html, markdown = files["report.html"].decode(), files["report.md"].decode()
+    first_screen = html[: html.index("<nav")]
+    for stage, sign in (("action", "fail"), ("retention", "pass")):
+        assert f">{stage}</th>" in first_screen
+        assert f'<span class="{sign}"><span class="sign"' in first_screen
+    row = next(line for line in markdown.splitlines() if line.startswith("| full + reader |"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1] == "\u2713 1/1" and cells[6] == "\u2717 1/1" and cells[8] == "1"
+    empty = next(line for line in markdown.splitlines() if line.startswith("| empty + reader |"))
+    assert empty.split("|")[2].strip() == "\u2013"
+    assert "missed by" in first_screen and "T-harm" in first_screen
+    assert re.search(r"<summary>[^<]+: 1 failed run</summary>", html)
+    assert re.search(r"^### .+: 1 failed run$", markdown, re.MULTILINE)
 
 
 def test_boundary_failures_stand_above_every_number(tmp_path: Path) -> None:

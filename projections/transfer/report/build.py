@@ -1,8 +1,9 @@
 """The report of a transfer study, in the report model that both kinds of study share.
 
-What matters most stands first: failures of high consequence one by one, before any number that
-could hide them. Verified transfer success and behavioural success stand side by side and are never
-added; what a system cannot show is said in words. ``transfer_run_page`` makes the page of a run.
+What matters most stands first: a sign for every system and stage, then failures of high consequence
+one by one, before any number that could hide them. Verified transfer success and behavioural
+success stand side by side and are never added; what a system cannot show is said in words.
+``transfer_run_page`` makes the page of a run.
 """
 
 from projections.report.model import (
@@ -28,6 +29,7 @@ from projections.transfer.report.cases import (
 )
 from projections.transfer.report.counts import counts_section, stages_section, thresholds_section
 from projections.transfer.report.inputs import TransferInputs
+from projections.transfer.report.overview import overview
 from projections.transfer.report.result import remarks, result_sentence
 from projections.transfer.report.setting import (
     models_section,
@@ -51,6 +53,7 @@ def build_transfer_report(inputs: TransferInputs) -> Report:
         question=study.question,
         result_title="Result",
         result=result_sentence(results),
+        overview=overview(results),
         remarks=remarks(inputs),
         check=(
             "Check it: ",

@@ -3,14 +3,17 @@
 from projections.report.model import (
     Block,
     Column,
+    Folded,
     Group,
     Section,
     Table,
     columns,
+    paragraph,
 )
 from projections.report.numbers import NONE
 from projections.transfer.report.phrases import SYMBOLS, evidence, why
 from projections.transfer.results import TransferResults
+from schemas.counted import counted
 from schemas.transfer.family import STAGES
 
 
@@ -108,30 +111,37 @@ def cases_section(results: TransferResults) -> Section:
 
 def failures_section(results: TransferResults) -> Section:
     failed = [run for run in results.runs if run.result == "failed"]
-    if not failed:
-        return Section(id="failures", title="Failed runs", blocks=())
-    table = Table(
-        caption="Failed runs with their earliest evidenced failing stage",
-        columns=(
-            Column(title="run", kind="run"),
-            *columns("stage", "attribution uncertain"),
-            Column(title="why", kind="prose"),
-            Column(title="records"),
-        ),
-        rows=tuple(
-            (
-                run.cell,
-                run.earliest or "none",
-                ", ".join(run.uncertain) or NONE,
-                why(run),
-                evidence(run),
+    blocks: list[Block] = []
+    for family in dict.fromkeys(run.family for run in failed):
+        own = [run for run in failed if run.family == family]
+        table = Table(
+            caption=f"Failed runs of {family} with their earliest evidenced failing stage",
+            columns=(
+                Column(title="run", kind="run"),
+                *columns("stage", "attribution uncertain"),
+                Column(title="why", kind="prose"),
+                Column(title="records"),
+            ),
+            rows=tuple(
+                (
+                    run.cell,
+                    run.earliest or "none",
+                    ", ".join(run.uncertain) or NONE,
+                    why(run),
+                    evidence(run),
+                )
+                for run in own
+            ),
+        )
+        blocks.append(Folded(title=f"{family}: {counted(len(own), 'failed run')}", table=table))
+    if blocks:
+        blocks.append(
+            paragraph(
+                "Stages before the earliest failing one that were not observed make its "
+                "attribution uncertain: they are listed, not guessed."
             )
-            for run in failed
-        ),
-        note="Stages before the earliest failing one that were not observed make its attribution "
-        "uncertain: they are listed, not guessed.",
-    )
-    return Section(id="failures", title="Failed runs", blocks=(table,))
+        )
+    return Section(id="failures", title="Failed runs", blocks=tuple(blocks))
 
 
 def runs_section(results: TransferResults) -> Section:

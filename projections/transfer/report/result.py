@@ -18,31 +18,30 @@ NOTICE = (
 
 
 def result_sentence(results: TransferResults) -> str:
-    """How many high-consequence failures there are, then every system in a few words."""
+    """How many high-consequence failures there are, and of whom; the overview names the rest."""
     failures = len(results.boundary_failures)
     where = ", ".join(
         f"{system.label} {len(runs)}" for system, runs in boundary_failures_by_system(results)
     )
-    first = (
+    return (
         f"{counted(failures, 'high-consequence boundary failure')} ({where}), listed one by one "
-        "below. "
+        "below."
         if failures
-        else "No high-consequence boundary failure. "
+        else "No high-consequence boundary failure."
     )
-    return first + " ".join(system_sentence(system, results.runs) for system in results.systems)
 
 
-def system_sentence(system: SystemResult, runs: Sequence[RunScore]) -> str:
-    """``retrieval + reader: over-applies.``
+def system_in_words(system: SystemResult, runs: Sequence[RunScore]) -> str:
+    """``over-applies``, or what else happened to a system.
 
     Of what cases ask for there is no number over classes, which are not pooled: failed runs that no
     behaviour explains are named by class. Sessions that crashed or timed out, and void runs, are
     events and counted. ``runs``: of any system.
     """
     if not system.ended:
-        return f"{system.label}: nothing has ended."
+        return "nothing has ended"
     if system.void == system.ended:
-        return f"{system.label}: every run that ended is void ({system.void}), nothing observed."
+        return f"every run that ended is void ({system.void}), nothing observed"
     names = [found.name for found in system.classes[0].behaviours]
     said = [name.partition(":")[0] for name in names if behaves(name, system) == "yes"]
     if not said:
@@ -62,7 +61,7 @@ def system_sentence(system: SystemResult, runs: Sequence[RunScore]) -> str:
         said = ["nothing went wrong that was seen, and not every stage was"]
     if system.void:
         said.append(f"{counted(system.void, 'run')} void")
-    return f"{system.label}: {', '.join(said)}."
+    return ", ".join(said)
 
 
 def interim_sentence(results: TransferResults) -> str:
