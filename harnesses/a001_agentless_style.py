@@ -20,6 +20,7 @@ from harnesses.contract import (
     CellInput,
     Effect,
     EffectResult,
+    Harness,
     Message,
     RunPublicTests,
     Submit,
@@ -124,3 +125,12 @@ def named_places(files: list[str], answer: str) -> dict[str, tuple[str, ...]]:
             if match.group(1) not in names and len(names) < PLACES_OF_A_FILE:
                 names.append(match.group(1))
     return {path: tuple(names) for path, names in places.items()}
+
+
+HARNESS = Harness(
+    id=ID,
+    title=TITLE,
+    run=run,
+    prompt_files=PROMPT_FILES,
+    tools=TOOLS,
+)

@@ -18,6 +18,7 @@ from harnesses.contract import (
     CellInput,
     Effect,
     EffectResult,
+    Harness,
     Message,
     RejectedCall,
     RunPublicTests,
@@ -113,3 +114,12 @@ def elided(messages: Sequence[Message]) -> list[Message]:
 def _state(cell: CellInput) -> str:
     window = cell.workspace.window
     return f"(Open file: {window.path if window else 'n/a'})"
+
+
+HARNESS = Harness(
+    id=ID,
+    title=TITLE,
+    run=run,
+    prompt_files=PROMPT_FILES,
+    tools=TOOLS,
+)

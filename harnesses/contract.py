@@ -150,7 +150,7 @@ class CellInput:
     statement: str
     workspace: Workspace
     prompts: Mapping[str, str]
-    """Contents of the arm's prompt files by file name (``registry.read_prompts``)."""
+    """Contents of the arm's prompt files by file name (``harnesses.prompts.read_prompts``)."""
     turns: int
     tool_calls: int
     test_runs: int
@@ -200,8 +200,6 @@ class Harness:
     id: str
     title: str
     run: Callable[[CellInput], Generator[Effect, EffectResult, None]]
-    source_files: tuple[str, ...]
-    """Every Python file whose change could change what the arm does."""
     prompt_files: tuple[str, ...]
     tools: tuple[ToolSpec, ...]
     """Every tool that it calls or offers."""

@@ -7,7 +7,7 @@ arm's gain is not merely the effect of showing production code first.
 from collections.abc import Generator
 from string import Template
 
-from harnesses.contract import CellInput, Effect, EffectResult
+from harnesses.contract import CellInput, Effect, EffectResult, Harness
 from harnesses.conversation import converse
 from harnesses.tools.create_file import CREATE_FILE
 from harnesses.tools.delete_file import DELETE_FILE
@@ -39,3 +39,12 @@ def run(cell: CellInput) -> Generator[Effect, EffectResult, None]:
     )
     task = Template(cell.prompts["prompts/h000_task.md"]).substitute(statement=cell.statement)
     yield from converse(cell, system, task, TOOLS)
+
+
+HARNESS = Harness(
+    id=ID,
+    title=TITLE,
+    run=run,
+    prompt_files=PROMPT_FILES,
+    tools=TOOLS,
+)

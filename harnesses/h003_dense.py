@@ -7,7 +7,7 @@ passage around a line. No model is asked for a query: interpretations 9, ``retri
 from collections.abc import Generator
 from string import Template
 
-from harnesses.contract import CellInput, Effect, EffectResult
+from harnesses.contract import CellInput, Effect, EffectResult, Harness
 from harnesses.conversation import converse
 from harnesses.tools.create_file import CREATE_FILE
 from harnesses.tools.delete_file import DELETE_FILE
@@ -42,3 +42,13 @@ def run(cell: CellInput) -> Generator[Effect, EffectResult, None]:
     )
     task = Template(cell.prompts["prompts/h003_task.md"]).substitute(statement=cell.statement)
     yield from converse(cell, system, task, TOOLS)
+
+
+HARNESS = Harness(
+    id=ID,
+    title=TITLE,
+    run=run,
+    prompt_files=PROMPT_FILES,
+    tools=TOOLS,
+    needs_index=True,
+)

@@ -6,7 +6,7 @@ Everything of the baseline, and one tool over five ranked lists and their fused 
 from collections.abc import Generator
 from string import Template
 
-from harnesses.contract import CellInput, Effect, EffectResult
+from harnesses.contract import CellInput, Effect, EffectResult, Harness
 from harnesses.conversation import converse
 from harnesses.tools.create_file import CREATE_FILE
 from harnesses.tools.delete_file import DELETE_FILE
@@ -40,3 +40,13 @@ def run(cell: CellInput) -> Generator[Effect, EffectResult, None]:
     )
     task = Template(cell.prompts["prompts/h007_task.md"]).substitute(statement=cell.statement)
     yield from converse(cell, system, task, TOOLS)
+
+
+HARNESS = Harness(
+    id=ID,
+    title=TITLE,
+    run=run,
+    prompt_files=PROMPT_FILES,
+    tools=TOOLS,
+    needs_index=True,
+)

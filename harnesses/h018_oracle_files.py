@@ -7,7 +7,7 @@ files at once is the distance between this arm and that arm.
 from collections.abc import Generator
 from string import Template
 
-from harnesses.contract import CellInput, Effect, EffectResult
+from harnesses.contract import CellInput, Effect, EffectResult, Harness
 from harnesses.conversation import converse
 from harnesses.retrieval.snapshot import display_path
 from harnesses.tools.create_file import CREATE_FILE
@@ -48,3 +48,13 @@ def run(cell: CellInput) -> Generator[Effect, EffectResult, None]:
         statement=cell.statement, oracle_files=oracle_files
     )
     yield from converse(cell, system, task, TOOLS)
+
+
+HARNESS = Harness(
+    id=ID,
+    title=TITLE,
+    run=run,
+    prompt_files=PROMPT_FILES,
+    tools=TOOLS,
+    needs_oracle_files=True,
+)

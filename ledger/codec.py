@@ -16,6 +16,7 @@ from ledger.errors import Integrity, RecordRefused
 from schemas.base import Event
 from schemas.envelope import MAX_INTEGER, MAX_NESTING, MAX_RECORD_BYTES, Envelope
 from schemas.events import EVENT_TYPES
+from schemas.events.earlier import EARLIER_FORMS
 from schemas.json_nesting import nesting
 
 _encoder = msgspec.json.Encoder()
@@ -156,7 +157,19 @@ def _data_decoder(event_type: str) -> "msgspec.json.Decoder[Event] | None":
 
 
 def decode_event(envelope: Envelope) -> Event:
-    """The typed event of a record.
+    """The typed event of a record; what was recorded in an earlier form, in today's. Raises
+    Integrity like ``decode_as_recorded``."""
+    return in_todays_form(decode_as_recorded(envelope))
+
+
+def in_todays_form(event: Event) -> Event:
+    """The event in today's form."""
+    earlier = EARLIER_FORMS.get(event.TYPE)
+    return event if earlier is None else earlier.upcast(event)
+
+
+def decode_as_recorded(envelope: Envelope) -> Event:
+    """The typed event of a record in the form in which it was recorded.
 
     Raises Integrity with the record's seq for an unknown type or for data that its type refuses:
     replay stops there, verification goes on.

@@ -19,11 +19,12 @@ from ledger.clock import timestamp, uuid7s
 from ledger.codec import (
     check_envelope,
     check_extent,
+    decode_as_recorded,
     decode_envelope,
-    decode_event,
     encode_data,
     encode_envelope,
     encode_events,
+    in_todays_form,
 )
 from ledger.errors import Integrity, LeaseLost, RecordRefused, StaleVersion
 from schemas.base import Event
@@ -68,6 +69,8 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     cause: str | None
     run: str
     event: Event
+    as_recorded: Event | None = None
+    """What stands in the record, where that is an earlier form of the event."""
 
 
 def decode(stored: StoredRecord) -> Fact:
@@ -77,6 +80,8 @@ def decode(stored: StoredRecord) -> Fact:
 
 def fact_of(envelope: Envelope) -> Fact:
     """The second step of decoding, for a reader that chooses by type in between."""
+    recorded = decode_as_recorded(envelope)
+    event = in_todays_form(recorded)
     return Fact(
         envelope.seq,
         envelope.id,
@@ -86,7 +91,8 @@ def fact_of(envelope: Envelope) -> Fact:
         envelope.actor,
         envelope.cause,
         envelope.run,
-        decode_event(envelope),
+        event,
+        None if event is recorded else recorded,
     )
 
 

@@ -13,17 +13,27 @@ from projections.fold import ReadArtifact, Row
 from projections.progress import Progress
 from schemas.base import Event
 from schemas.changed_values import changed_values
+from schemas.counted import counted, first_few
 from schemas.events.cell import CellStarted
-from schemas.events.study import AmendmentRecorded, FrozenFile, OutcomesInspected, StudyFrozen
+from schemas.events.study import (
+    AmendmentRecorded,
+    ComponentChange,
+    FrozenComponent,
+    OutcomesInspected,
+    StudyFrozen,
+)
 from schemas.study import Study
 from schemas.study_file import parse_study
 
 WHAT_CAN_BE_AMENDED = (
-    "Bound by the freeze, and open to amendments: study.toml, the documents that it names, the "
-    "program's code and its libraries. `kind`, `id` and `simulated` are open to none."
+    "Bound by the freeze, and open to amendments: study.toml, the documents that it names, and "
+    "the components of the program that decide results, each with its files and libraries. "
+    "`kind`, `id` and `simulated` are open to none."
 )
 """Printed with the amendments, and what the kind of study adds
 (:attr:`schemas.study.Study.OPEN_TO_AMENDMENTS`)."""
+
+SHOWN = 5
 
 Finding = Literal["before_first_cell", "after_first_cell", "after_inspection"]
 IN_WORDS: Mapping[str, str] = {
@@ -44,6 +54,7 @@ class AmendmentRow(Row):
     inspections: str
     changed: str
     removed: str
+    components: str
     keys: str
 
 
@@ -78,6 +89,9 @@ class Amendments:
     recorded: list[AmendmentRow] = field(default_factory=list)
     study: Study | None = None
     """As it was frozen or last amended."""
+    components: dict[str, FrozenComponent] = field(default_factory=dict)
+    """By name, as they were frozen or last amended."""
+    _versions: list[tuple[int, Mapping[str, FrozenComponent]]] = field(default_factory=list)
     _bound: dict[str, str] = field(default_factory=dict)
 
     def apply(self, fact: Fact) -> None:
@@ -89,9 +103,9 @@ class Amendments:
                 self._bound = {
                     "study.toml": event.study.digest,
                     **{f"documents/{file.name}": file.digest for file in event.documents},
-                    **{f"code/{file.name}": file.digest for file in event.code},
-                    "libraries": event.lock,
                 }
+                self.components = {each.name: each for each in event.components}
+                self._versions.append((fact.seq, dict(self.components)))
             case CellStarted():
                 if self.first_cell is None:
                     self.first_cell = fact.seq
@@ -105,6 +119,11 @@ class Amendments:
                     self._bound[file.name] = file.digest
                 for name in event.removed:
                     self._bound.pop(name, None)
+                for change in event.components:
+                    self.components.pop(change.name, None)
+                    if change.after is not None:
+                        self.components[change.name] = change.after
+                self._versions.append((fact.seq, dict(self.components)))
                 self.recorded.append(
                     AmendmentRow.of(
                         event,
@@ -113,21 +132,23 @@ class Amendments:
                         inspections=" ".join(map(str, event.inspections)),
                         changed="\n".join(file.name for file in event.changed),
                         removed="\n".join(event.removed),
+                        components="\n".join(map(change_in_words, event.components)),
                         keys="\n".join(map(str, changed)),
                     )
                 )
 
     def bound(self) -> dict[str, str]:
-        """Digest by name of everything that must be as it was frozen or last amended."""
+        """Digest by name of study.toml and the documents, as they were frozen or last amended."""
         return dict(self._bound)
 
-    def code(self) -> tuple[FrozenFile, ...]:
-        """Every file of the five packages as it was frozen or last amended, sorted by name."""
-        return tuple(
-            FrozenFile(name=name.removeprefix("code/"), digest=digest)
-            for name, digest in sorted(self._bound.items())
-            if name.startswith("code/")
-        )
+    def components_at(self, seq: int | None) -> Mapping[str, FrozenComponent]:
+        """The components as they stood at record ``seq``; None: as they are now."""
+        if seq is None:
+            return self.components
+        stood: Mapping[str, FrozenComponent] = {}
+        for at, components in self._versions:
+            stood = components if at <= seq else stood
+        return stood
 
     @property
     def inspections(self) -> tuple[int, ...]:
@@ -142,6 +163,15 @@ class Amendments:
 
     def rows(self) -> list[Row]:
         return [*self.recorded, *self.inspected]
+
+
+def change_in_words(change: ComponentChange) -> str:
+    """``arm H018: harnesses/tools/search.py differs``, with what was shown of it."""
+    words = f"{change.name}: {first_few(change.differences, SHOWN)}"
+    if change.reexecuted:
+        cells = counted(len(change.reexecuted), "finished cell")
+        words += f"; infrastructure (replayed identical: {cells})"
+    return words
 
 
 def changed_keys(row: AmendmentRow) -> list[str]:
@@ -196,5 +226,6 @@ def render_markdown(amendments: Amendments) -> str:
             if name == "study.toml":
                 lines += [f"    - `{line}`" for line in changed_keys(amendment)]
         lines += [f"- Removed: `{name}`" for name in amendment.removed.splitlines()]
+        lines += [f"- Component {words}" for words in amendment.components.splitlines()]
         lines.append("")
     return "\n".join(lines)

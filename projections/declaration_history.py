@@ -1,7 +1,7 @@
 """What a study declared when: as it was frozen, and as each amendment left it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -13,7 +13,7 @@ from projections.results import DeclaredModel
 from schemas.base import Event
 from schemas.credentials import without_credentials
 from schemas.events.study import AmendmentRecorded, StudyFrozen
-from schemas.study import K, Model, of_kind
+from schemas.study import WHOLE_PROGRAM, K, Model, of_kind
 from schemas.study_file import parse_study
 
 Part = TypeVar("Part")
@@ -26,8 +26,15 @@ class Declaration(Generic[K]):
     seq: int
     finding: Literal["frozen", "before_first_cell", "after_first_cell", "after_inspection"]
     study: K
-    beside: tuple[str, ...] = ()
-    """What else an amendment changed or removed: code, libraries, documents."""
+    documents: tuple[str, ...] = ()
+    """Documents that an amendment changed or removed."""
+    components: frozenset[str] = frozenset()
+    """Components that an amendment changed, without those whose finished cells were all executed
+    again to the same bytes."""
+
+    def changes_any(self, components: Collection[str]) -> bool:
+        """Whether this version came with other code of one of them."""
+        return not self.components.isdisjoint((*components, WHOLE_PROGRAM))
 
 
 class Declarations(Generic[K]):
@@ -48,12 +55,15 @@ class Declarations(Generic[K]):
                 seq=fact.seq,
                 finding="frozen" if isinstance(event, StudyFrozen) else event.finding,
                 study=of_kind(self._form, parse_study(self._read(event.study))),
-                beside=() if isinstance(event, StudyFrozen) else _beside(event),
+                documents=() if isinstance(event, StudyFrozen) else _documents(event),
+                components=frozenset()
+                if isinstance(event, StudyFrozen)
+                else frozenset(each.name for each in event.components if not each.reexecuted),
             )
         )
 
 
-def _beside(event: AmendmentRecorded) -> tuple[str, ...]:
+def _documents(event: AmendmentRecorded) -> tuple[str, ...]:
     names = {*(file.name for file in event.changed), *event.removed}
     return tuple(sorted(names - {"study.toml"}))
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ledger.log import EventLog, Fact, StoredRecord, fact_of
 from schemas.base import ArtifactRef, Event, Value
+from schemas.events import tags_of
 
 ReadArtifact = Callable[[ArtifactRef], bytes]
 
@@ -97,7 +98,8 @@ class Follower:
         self._states: dict[str, list[FoldState]] = {}
         for state in states:
             for event in state.FOLDS:
-                self._states.setdefault(event.TYPE, []).append(state)
+                for tag in tags_of(event):
+                    self._states.setdefault(tag, []).append(state)
 
     def catch_up(self, stop: int | None = None) -> None:
         """Read what is new, up to but not including seq ``stop``."""

@@ -4,7 +4,8 @@ This is what the scheduler decides from and what ``ledger status`` prints. Wheth
 resolved is not in here: the view stays blind.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -142,6 +143,8 @@ class Progress:
     runs: int = 0
     stopped: str = ""
     completed: bool = False
+    waiting: frozenset[str] = frozenset()
+    """Components that were not as frozen when the last run began: their cells wait."""
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
@@ -165,6 +168,7 @@ class Progress:
                 self.suite = msgspec.json.decode(self.read(event.suite), type=FrozenSuite)
             case AmendmentRecorded():
                 self.study = parse_study(self.read(event.study))
+                self.waiting = frozenset()
                 if event.plan is not None:
                     self.prepared_plan = msgspec.json.decode(self.read(event.plan), type=Plan)
                     self._replan(self.prepared_plan)
@@ -172,6 +176,7 @@ class Progress:
             case RunStarted():
                 self.runs += 1
                 self.stopped = ""
+                self.waiting = frozenset(event.waiting)
                 # A gold check that failed stopped the run at its start: it is made again.
                 failed = [key for key, passed in self.gold.items() if not passed and key[1] == 0]
                 for key in failed:
@@ -253,8 +258,33 @@ class Progress:
         return cell.ended in ("infrastructure", "void") and cell.attempt + 1 - cell.stopped < limit
 
     def next_cell(self) -> CellProgress | None:
-        """First cell in plan order that is not done; None when all are."""
-        return next((cell for cell in self.cells.values() if self.needs_run(cell)), None)
+        """First cell in plan order that is not done and does not wait for an amendment of one of
+        its components; None when there is none."""
+        return next(
+            (
+                cell
+                for cell in self.cells.values()
+                if self.needs_run(cell) and not self.waits_for(cell, self.waiting)
+            ),
+            None,
+        )
+
+    def waits_for(self, cell: CellProgress, changed: Collection[str]) -> tuple[str, ...]:
+        """Of the ``changed`` components those that run this cell and not every other one."""
+        if not changed or self.study is None:
+            return ()
+        return tuple(n for n in self.study.cell_components(cell.cell) if n in changed)
+
+    def waiting_cells(self) -> dict[str, int]:
+        """By component that is not as frozen, how many cells wait for its amendment."""
+        return dict(
+            Counter(
+                name
+                for cell in self.cells.values()
+                if self.needs_run(cell)
+                for name in self.waits_for(cell, self.waiting)
+            )
+        )
 
     def ungraded(self) -> list[CellProgress]:
         """Ended cells without a verdict, in plan order. A transfer study has none: its surfaces are

@@ -126,6 +126,10 @@ class Stopping(Value):
     ] = 1_000_000_000
 
 
+WHOLE_PROGRAM = "program"
+"""The one component of what an earlier version froze as a whole: every file and library."""
+
+
 class _StudyMeta(ValueMeta, ABCMeta):
     """A struct whose kinds must define what is abstract in it."""
 
@@ -174,6 +178,21 @@ class Study(Value, metaclass=_StudyMeta):
     def fixed_documents(self) -> tuple[str, ...]:
         """Of these the ones that no amendment changes."""
         return ()
+
+    @property
+    def server_component(self) -> str:
+        """Name of the component that asks the study's models."""
+        return f"server {self.server.kind}"
+
+    @property
+    def shared_components(self) -> tuple[str, ...]:
+        """Components that every cell needs, also one that has ended and waits for its verdict."""
+        grader = ("grader",) if self.GRADED else ()
+        return (WHOLE_PROGRAM, "kernel", self.server_component, *grader)
+
+    @abstractmethod
+    def cell_components(self, cell: CellId) -> tuple[str, ...]:
+        """Components that run this cell and not every other one."""
 
     @property
     @abstractmethod

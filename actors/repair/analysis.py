@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from actors.loop import Context
+from actors.repair.components import components
 from actors.study.analysis import Analysis, Recorded, Summary, code_not_as_frozen
 from ledger.errors import Refused
 from projections.amendments import Amendments
@@ -53,7 +54,7 @@ def compute(context: Context, seq: int, leaf: str) -> Results:
         residency,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=leaf),
         declarations.versions,
-        code_not_as_frozen(amendments),
+        code_not_as_frozen(amendments, components(study)),
     )
 
 

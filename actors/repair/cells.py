@@ -30,8 +30,9 @@ from actors.study.digests import model_digest
 from actors.test_runs.patches import CandidatePatch, make_patch
 from harnesses import registry
 from harnesses.contract import CellInput
+from harnesses.prompts import read_prompts
 from harnesses.workspace import Workspace
-from ledger.errors import Integrity, Refused
+from ledger.errors import Integrity
 from ledger.log import Fact, NewEvent
 from projections.fold import ReadArtifact
 from schemas.base import Event
@@ -67,6 +68,7 @@ class CellActor:
         cell = parse_cell_id(command.cell)
         facts = work.facts(cell.stream)
         attempt, begin = latest_attempt(facts)
+        self._frozen.require_as_frozen(cell)
         frozen = self._frozen if begin is None else self._frozen.as_of(facts[begin].seq)
         keep = _storing(work)
         events: list[Event] = []
@@ -139,24 +141,16 @@ def started(frozen: FrozenRepair, cell: CellId, attempt: int) -> CellStarted:
         cell=cell,
         attempt=attempt,
         unit=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
-        arm=frozen.treatment(cell.arm).source,
+        arm=frozen.component(f"arm {cell.arm}").digest,
         agent=model_digest(frozen.study.model(cell.agent)),
         simulated=frozen.event.simulated,
     )
 
 
 def new_engine(frozen: FrozenRepair, cell: CellId, keep: Keep) -> CellEngine:
-    """A fresh engine for a cell, over an untouched workspace.
-
-    Raises Refused when the arm's code is not the frozen one.
-    """
+    """A fresh engine for a cell, over an untouched workspace."""
     task = frozen.tasks[cell.unit]
     harness = registry.find_harness(cell.arm)
-    if registry.source_digest(harness) != frozen.treatment(cell.arm).source:
-        raise Refused(
-            f"treatment {cell.arm} is not the code that was frozen: put it back, or record the "
-            "change with `ledger amend`"
-        )
     base = frozen.base(task)
     model = frozen.study.model(cell.agent)
     budgets = frozen.study.budgets.of(cell.arm)
@@ -168,7 +162,7 @@ def new_engine(frozen: FrozenRepair, cell: CellId, keep: Keep) -> CellEngine:
             classify=base.classifier.classify,
             index=frozen.index(task) if harness.needs_index else None,
         ),
-        prompts=registry.read_prompts(harness),
+        prompts=read_prompts(harness),
         turns=budgets.turns,
         tool_calls=budgets.tool_calls,
         test_runs=budgets.test_runs,

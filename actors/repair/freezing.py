@@ -8,12 +8,13 @@ import msgspec
 
 from actors.languages.registry import LANGUAGES
 from actors.loop import Done, Handlers, Work
+from actors.repair.components import components
 from actors.repair.declarations import check_declared, listed, texts_digest
 from actors.repair.planning import make_plan
+from actors.repair.reexecution import execute_again
 from actors.sandbox import SandboxReport, probe
 from actors.sandbox.ladder import LADDER
 from actors.study import freezing
-from actors.study.digests import combined, grader_digest, package_files
 from actors.study.freezing import (
     JSON,
     nothing_to_amend,
@@ -27,7 +28,6 @@ from actors.study.freezing import (
 from actors.test_runs.git_trees import read_snapshot
 from actors.test_runs.leak_probe import gold_only_lines, installed_leaks, leak_probe
 from actors.test_runs.templates import make_template
-from harnesses import registry
 from ledger.errors import PreflightMismatch, Refused
 from ledger.log import NewEvent
 from projections.amendments import not_amendable
@@ -37,7 +37,7 @@ from projections.repair.tasks import MinedTasks
 from schemas.commands import AmendStudy, FreezeStudy, FreezeTasks, PreparePlan, StartRun
 from schemas.counted import counted
 from schemas.events.mining import LeakProbed
-from schemas.events.study import PlanPrepared, TasksFrozen, TreatmentIdentity
+from schemas.events.study import PlanPrepared, TasksFrozen
 from schemas.identifiers import STUDY_STREAM, repository_stream
 from schemas.repair.study import RepairStudy, Repository
 from schemas.repair.task import Task
@@ -144,7 +144,6 @@ def freeze_study(work: Work) -> Done:
     """Bind everything in one event of digests."""
     content, study = work.context.directory.read_study_of(RepairStudy)
     refuse_if_frozen(work, " already")
-    code = package_files()
     facts = work.facts(STUDY_STREAM)
     tasks = [fact.event for fact in facts if isinstance(fact.event, TasksFrozen)]
     plans = [fact.event for fact in facts if isinstance(fact.event, PlanPrepared)]
@@ -165,11 +164,9 @@ def freeze_study(work: Work) -> Done:
         work,
         content,
         study,
-        code,
+        components(study),
         tasks=tasks[-1].tasks.digest,
         plan=plans[-1].plan.digest,
-        treatments=_treatments(study),
-        grader=grader_digest(code),
     )
     return Done([NewEvent(STUDY_STREAM, frozen)])
 
@@ -183,16 +180,19 @@ def amend_study(work: Work) -> Done:
     if problems:
         refuse_amendment(problems)
     changed, removed = amending.differences()
-    if not changed and not removed:
+    code = amending.changed_components(components(amending.study), execute_again)
+    if not changed and not removed and not code:
         raise nothing_to_amend()
-    return amending.recorded(changed, removed)
+    return amending.recorded(changed, removed, code)
 
 
 def start_run(work: Work) -> Done:
     """Check that everything is as frozen and that tests can be contained; ask the scheduler."""
-    study, progress = require_as_frozen(work, RepairStudy)
+    study, progress, waiting = require_as_frozen(work, RepairStudy, components)
     mined = fold(MinedTasks(work.artifacts.get), work.context.log_facts())
-    return freezing.start_run(work, study, progress, _probe_as_validated(mined.validated_in()))
+    return freezing.start_run(
+        work, study, progress, waiting, _probe_as_validated(mined.validated_in())
+    )
 
 
 def _probe_as_validated(kinds: frozenset[str]) -> SandboxReport:
@@ -227,20 +227,6 @@ def _refuse_changed_selection(work: Work, study: RepairStudy) -> None:
         f"study.toml is not what the frozen tasks were selected under ({listed(changed)}): put it "
         f"back, or {again}"
     )
-
-
-def _treatments(study: RepairStudy) -> tuple[TreatmentIdentity, ...]:
-    identities = []
-    for treatment in study.treatments:
-        harness = registry.find_harness(treatment.id)
-        identities.append(
-            TreatmentIdentity(
-                id=treatment.id,
-                source=registry.source_digest(harness),
-                prompts=combined(registry.prompt_digests(harness)),
-            )
-        )
-    return tuple(identities)
 
 
 ORDERS: Handlers = {

@@ -18,11 +18,11 @@ from actors.languages.classifier import Classifier, classifier
 from actors.languages.contract import Language
 from actors.languages.registry import LANGUAGES
 from actors.loop import Context
+from actors.repair.components import components
 from actors.study.frozen_study import FrozenStudy
 from actors.test_runs.git_trees import SnapshotFile, read_snapshot
 from actors.test_runs.object_stores import check_store, import_pack
 from actors.test_runs.templates import make_template
-from harnesses import registry
 from harnesses.retrieval.index import CommitIndex, index_in_memory
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Refused
@@ -32,7 +32,6 @@ from schemas.events.study import (
     AmendmentRecorded,
     StudyFrozen,
     TasksFrozen,
-    TreatmentIdentity,
 )
 from schemas.repair.study import RepairStudy
 from schemas.repair.task import Task
@@ -57,7 +56,7 @@ class FrozenRepair(FrozenStudy[RepairStudy]):
     """A frozen repair study. Raises Refused where an amendment took away what cells need."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(RepairStudy, context)
+        super().__init__(RepairStudy, context, components)
         self.tasks: dict[str, Task] = self.progress.tasks
         self.planned = frozenset(self.progress.cells)
         """Names of all planned cells."""
@@ -81,38 +80,16 @@ class FrozenRepair(FrozenStudy[RepairStudy]):
         self._checked_stores: set[Path] = set()
 
     def as_of(self, seq: int) -> "FrozenRepair":
-        """The same with ``study`` as it stood at record ``seq``. A cell's attempt has the budgets
-        and the model that it began with, whatever has been amended since: only so is what it was
-        charged and asked the same again."""
-        if self._studies[-1][0] <= seq:
-            return self
+        """The same with ``study`` and components as they stood at record ``seq``. A cell's attempt
+        has the budgets and the model that it began with, whatever has been amended since: only so
+        is what it was charged and asked the same again."""
         stood = self.event.study
         for at, study in self._studies:
             stood = study if at <= seq else stood
         earlier = copy.copy(self)
+        earlier._seq = seq
         earlier.study = of_kind(RepairStudy, parse_study(self.context.artifacts.get(stood)))
         return earlier
-
-    def treatment(self, arm: str) -> TreatmentIdentity:
-        """The arm as it was frozen, or as amendments of its code left it. Raises Refused for one
-        that was not frozen."""
-        for treatment in self.event.treatments:
-            if treatment.id == arm:
-                source = self._amended_source(arm)
-                return msgspec.structs.replace(treatment, source=source or treatment.source)
-        raise Refused(f"treatment {arm} was not frozen: a cell of it cannot run")
-
-    def _amended_source(self, arm: str) -> str:
-        """Digest of the arm's code where an amendment has changed some of it, else empty."""
-        harness = registry.HARNESSES.get(arm)
-        if harness is None:
-            return ""
-        files = {f"code/harnesses/{p}": p for p in (*harness.source_files, *harness.prompt_files)}
-        bound = self.amendments.bound()
-        changed = {name for row in self.amendments.recorded for name in row.changed.splitlines()}
-        if changed.isdisjoint(files) or not bound.keys() >= files.keys():
-            return ""
-        return registry.source_digest_of({path: bound[name] for name, path in files.items()})
 
     def language(self, task: Task) -> Language:
         return LANGUAGES[self.study.repository(task.repository).language]

@@ -21,6 +21,7 @@ from schemas.study import Study, of_kind
 
 if TYPE_CHECKING:
     from actors.study.analysis import Analysis
+    from actors.study.components import Component
     from projections.repair.tasks import MinedTasks
 
 
@@ -78,6 +79,12 @@ def _plan_balance(progress: Progress, study: Study) -> PlanBalance:
         {task.id: task.repository for task in progress.tasks.values()},
         of_kind(RepairStudy, study).compared,
     )
+
+
+def _components(study: Study) -> "Sequence[Component]":
+    from actors.repair.components import components
+
+    return components(study)
 
 
 def _freeze_summary(context: Context, progress: Progress, frozen: StudyFrozen) -> FreezeSummary:
@@ -161,6 +168,7 @@ REPAIR = StudyKind(
     plan_balance=_plan_balance,
     freeze_summary=_freeze_summary,
     status=lambda progress: (),
+    components=_components,
     roles=("cell", "test_run", "grader"),
     workers=_workers,
     next_step=next_step,

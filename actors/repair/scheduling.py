@@ -7,6 +7,7 @@ the end → study.completed
 from collections.abc import Sequence
 
 from actors.loop import Done
+from actors.study.scheduler import refuse_to_end
 from ledger.errors import SafetyStop
 from ledger.log import NewEvent
 from projections.progress import CellProgress, Progress
@@ -42,6 +43,7 @@ def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
         return Done(requests=[*requests, ReleaseModels()])
     if working:
         return Done(requests=requests)
+    refuse_to_end(progress)
     if progress.ungraded():
         return Done(requests=requests or _grading(progress, pending))
     gold = _gold_requests(progress, _rounds_due(progress) + 1, pending)

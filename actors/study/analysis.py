@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from actors.loop import Context, Done, Handlers, Work
-from actors.study.digests import package_files
+from actors.study.components import Component, all_differences, present_components
+from actors.study.declarations import in_words
 from actors.study.outdated_analysis import outdated_by
 from ledger.checkpoint import SignedCheckpoint, parse_checkpoint, split_notes
 from ledger.errors import Integrity, Refused
@@ -129,11 +130,11 @@ def compute(context: Context, analysis: Analysis[R], head: int | None = None) ->
     return analysis.compute(context, seq, _leaf(context, seq))
 
 
-def code_not_as_frozen(amendments: Amendments) -> list[str]:
-    """Files of the packages that are not as frozen or last amended, or gone, or new."""
-    bound = {file.name: file.digest for file in amendments.code()}
-    present = {file.name: file.digest for file in package_files()}
-    return [name for name in bound.keys() | present.keys() if bound.get(name) != present.get(name)]
+def code_not_as_frozen(amendments: Amendments, components: Sequence[Component]) -> list[str]:
+    """``grader: actors/repair/grading.py differs`` for every component that is not as it was frozen
+    or last amended."""
+    present = present_components(components)
+    return in_words(all_differences(amendments.components, present, amendments.read))
 
 
 def last_analysis(context: Context) -> tuple[Fact, AnalysisCompleted]:

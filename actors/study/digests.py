@@ -1,65 +1,33 @@
-"""Digests of what a study rests on: code, libraries, treatments, models."""
+"""Digests of what a study rests on, and what is installed here: evidence of every run."""
 
 import subprocess
-from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.metadata import distributions
 from pathlib import Path
 
 import msgspec
 
-import actors
-import harnesses
-import ledger
-import projections
 import schemas
 from actors.test_runs.git import Git, GitError
-from schemas.events.study import FrozenFile
 from schemas.study import Model
 
-PACKAGES = (actors, harnesses, ledger, projections, schemas)
-
-GRADER_FILES = (
-    "actors/test_runs/execution.py",
-    "actors/repair/grading.py",
-    "actors/languages/",
-    "actors/test_runs/builds.py",
-    "actors/test_runs/verdicts.py",
-    "actors/sandbox/",
-    "actors/untrusted_trees.py",
-    "actors/test_runs/git_trees.py",
-    "actors/test_runs/object_stores.py",
-    "actors/test_runs/overlays.py",
-    "actors/test_runs/templates.py",
-    "actors/test_runs/patches.py",
-)
+assert schemas.__file__ is not None
+ROOT = Path(schemas.__file__).parents[1]
+"""The folder that holds our packages, wherever they are installed."""
+PACKAGES = ("actors", "harnesses", "ledger", "projections", "schemas")
 
 
-def package_files() -> tuple[FrozenFile, ...]:
-    """Every file of the five packages with its digest, sorted by name; byte code left out."""
-    files = []
-    for package in PACKAGES:
-        assert package.__file__ is not None
-        root = Path(package.__file__).parent
-        for path in root.rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                name = f"{root.name}/{path.relative_to(root).as_posix()}"
-                files.append(FrozenFile(name=name, digest=sha256(path.read_bytes()).hexdigest()))
-    return tuple(sorted(files, key=lambda file: file.name))
+def package_files() -> dict[str, str]:
+    """Digest of every file of the five packages by its path from ``ROOT``; byte code left out."""
+    return {
+        path.relative_to(ROOT).as_posix(): sha256(path.read_bytes()).hexdigest()
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
-def grader_digest(files: Sequence[FrozenFile]) -> str:
-    """Digest over the files that run tests and judge."""
-    return combined({f.name: f.digest for f in files if f.name.startswith(GRADER_FILES)})
-
-
-def combined(digests: Mapping[str, str]) -> str:
-    """One digest over named digests: SHA-256 of lines ``<digest>  <name>``, sorted by name."""
-    lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
-    return sha256(lines.encode()).hexdigest()
-
-
-def library_versions() -> dict[str, str]:
+def installed_distributions() -> dict[str, str]:
     """Installed distributions and their versions, by normalised name."""
     return {
         (dist.name or "").lower().replace("_", "-"): dist.version
@@ -67,9 +35,11 @@ def library_versions() -> dict[str, str]:
     }
 
 
-def lock_digest() -> str:
-    lines = "".join(f"{name}=={version}\n" for name, version in sorted(library_versions().items()))
-    return sha256(lines.encode()).hexdigest()
+def program_evidence() -> bytes:
+    """JSON of every file of ours and every installed distribution: what ``run.started`` records
+    and nothing is gated by."""
+    found = {"files": package_files(), "distributions": installed_distributions()}
+    return msgspec.json.encode(found, order="sorted")
 
 
 def model_digest(model: Model) -> str:
@@ -81,13 +51,11 @@ def checkout() -> tuple[str, bool]:
     """(revision, dirty) of the checkout that the code runs from; ("", False) outside of one.
 
     Files that git does not track make it not dirty: a study may lie in the checkout. One that is
-    code is bound by its digest like every other."""
-    assert actors.__file__ is not None
-    root = Path(actors.__file__).parent.parent
-    if not (root / ".git").exists():
+    code of a component is bound by its digest like every other."""
+    if not (ROOT / ".git").exists():
         return "", False
     try:
-        git = Git(root)
+        git = Git(ROOT)
         changed = git.run("status", "--porcelain", "--untracked-files=no").strip()
         return git.text("rev-parse", "HEAD"), bool(changed)
     except (GitError, OSError, subprocess.SubprocessError):

@@ -4,17 +4,24 @@ A kind puts its own between them: ``actors/repair/freezing.py``, ``actors/transf
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Generic, NoReturn
 
 import msgspec
 
-from actors.loop import Done, Work
+from actors.loop import Context, Done, Work
 from actors.sandbox import SandboxReport
-from actors.study.declarations import differs, not_as_frozen
-from actors.study.digests import checkout, library_versions, lock_digest, package_files
+from actors.study.components import (
+    Component,
+    all_differences,
+    frozen_component,
+    present_components,
+)
+from actors.study.declarations import Changes, differs, not_as_frozen
+from actors.study.digests import checkout, program_evidence
+from actors.study.reexecution import Execute
 from actors.test_runs.task_runs import accepted_sandbox
 from ledger.errors import Refused
 from ledger.log import NewEvent
@@ -27,12 +34,12 @@ from schemas.commands import AmendStudy, ContinueStudy, StartRun
 from schemas.events.run import RunStarted
 from schemas.events.study import (
     AmendmentRecorded,
+    ComponentChange,
     FrozenFile,
     PlanPrepared,
     StudyFrozen,
-    TreatmentIdentity,
 )
-from schemas.identifiers import RUN_STREAM, STUDY_STREAM
+from schemas.identifiers import RUN_STREAM, STUDY_STREAM, CellId
 from schemas.plan import Plan
 from schemas.study import K, Study
 
@@ -59,12 +66,10 @@ def study_frozen(
     work: Work,
     content: bytes,
     study: Study,
-    code: tuple[FrozenFile, ...],
+    components: Sequence[Component],
     *,
     tasks: str,
     plan: str,
-    treatments: tuple[TreatmentIdentity, ...],
-    grader: str,
 ) -> StudyFrozen:
     """The event of the freeze, with the digest over all of it as the study's name."""
     names = study.bound_documents
@@ -82,10 +87,10 @@ def study_frozen(
         ),
         tasks=tasks,
         plan=plan,
-        treatments=treatments,
-        code=code,
-        grader=grader,
-        lock=lock_digest(),
+        components=tuple(
+            frozen_component(name, found, work.artifacts)
+            for name, found in present_components(components).items()
+        ),
         commit=commit,
         dirty=dirty,
         simulated=study.simulated,
@@ -109,11 +114,13 @@ class Amending(Generic[K]):
         self,
         changed: tuple[FrozenFile, ...],
         removed: tuple[str, ...],
+        components: tuple[ComponentChange, ...],
         *,
         plan: Plan | None = None,
         programs: ArtifactRef | None = None,
     ) -> Done:
-        """The amendment of ``changed`` and ``removed`` files; its class is the ledger's finding."""
+        """The amendment of ``changed`` and ``removed`` documents and of ``components``; its class
+        is the ledger's finding."""
         command: AmendStudy = self.work.command
         put = self.work.artifacts.put
         event = AmendmentRecorded(
@@ -123,6 +130,7 @@ class Amending(Generic[K]):
             inspections=self.amendments.inspections,
             changed=changed,
             removed=removed,
+            components=components,
             study=put(self.content, TOML),
             plan=put(msgspec.json.encode(plan), JSON) if plan else None,
             programs=programs,
@@ -135,6 +143,51 @@ class Amending(Generic[K]):
         return frozen_differences(
             self.work.context.directory, self.study, self.content, self.amendments
         )
+
+    def changed_components(
+        self, components: Sequence[Component], execute: Execute
+    ) -> tuple[ComponentChange, ...]:
+        """What differs of each component; where re-execution computes anew what it decides, also
+        whether every finished cell of it comes out the same."""
+        frozen, present = self.amendments.components, present_components(components)
+        replayed = {component.name for component in components if component.replayed}
+        shared = self.before.shared_components
+        executed: dict[CellId, bool] = {}
+
+        def finished(name: str) -> tuple[str, ...]:
+            """Every finished cell of the component, if all executed again to the same bytes."""
+            cells = [
+                cell.cell
+                for cell in self.progress.cells.values()
+                if cell.status in ("ended", "graded")
+                and name in {*shared, *self.before.cell_components(cell.cell)}
+            ]
+            for cell in cells:
+                if cell not in executed:
+                    executed[cell] = _comes_out_the_same(self.work.context, cell, execute)
+                if not executed[cell]:
+                    return ()
+            return tuple(map(str, cells))
+
+        return tuple(
+            ComponentChange(
+                name=name,
+                before=frozen[name].digest if name in frozen else None,
+                after=frozen_component(name, present[name], self.work.artifacts)
+                if name in present
+                else None,
+                differences=tuple(words),
+                reexecuted=finished(name) if name in replayed and name in frozen else (),
+            )
+            for name, words in all_differences(frozen, present, self.work.artifacts.get).items()
+        )
+
+
+def _comes_out_the_same(context: Context, cell: CellId, execute: Execute) -> bool:
+    try:
+        return execute(context, cell).seq is None
+    except Refused:
+        return False  # it cannot be executed again, so nothing is shown
 
 
 def start_amendment(work: Work, form: type[K]) -> Amending[K]:
@@ -161,7 +214,7 @@ def refuse_amendment(problems: Sequence[str]) -> NoReturn:
 def nothing_to_amend() -> Refused:
     return Refused(
         "nothing that is frozen has changed, so there is nothing to record: change study.toml, "
-        "a document that it names, or the program first"
+        "a document that it names, or a component of the program first (`ledger components`)"
     )
 
 
@@ -177,8 +230,6 @@ def frozen_differences(
             f"documents/{name}": sha256(directory.document(name)).hexdigest()
             for name in study.bound_documents
         },
-        **{f"code/{file.name}": file.digest for file in package_files()},
-        "libraries": lock_digest(),
     }
     changed = tuple(
         FrozenFile(name=name, digest=digest)
@@ -188,19 +239,40 @@ def frozen_differences(
     return changed, tuple(sorted(set(bound) - set(present)))
 
 
-def require_as_frozen(work: Work, form: type[K]) -> tuple[K, Progress]:
-    """The study and its progress where everything is as frozen or last amended, else Refused."""
+def require_as_frozen(
+    work: Work, form: type[K], components: Callable[[Study], Sequence[Component]]
+) -> tuple[K, Progress, tuple[str, ...]]:
+    """The study, its progress, and the components whose cells wait, since they are not as frozen.
+
+    Raises Refused where study.toml or a document is not as frozen or last amended, where a
+    component is not that every cell needs which is to run or to be graded, or where no cell is left
+    to run but those that wait.
+    """
     directory = work.context.directory
     progress, amendments = Progress(work.artifacts.get), Amendments(work.artifacts.get)
     Follower(work.log, progress, amendments).catch_up()
     if progress.frozen is None:
         raise Refused("the study is not frozen: `ledger freeze` first")
-    if changed := not_as_frozen(directory, amendments):
-        raise Refused(differs(changed, amendments.study))
-    return directory.read_study_of(form)[1], progress
+    assert amendments.study is not None
+    frozen = amendments.study
+    changes = not_as_frozen(directory, amendments, components(frozen))
+    to_run = [cell for cell in progress.cells.values() if progress.needs_run(cell)]
+    shared = [name for name in frozen.shared_components if name in changes.components]
+    waiting = {n for cell in to_run for n in progress.waits_for(cell, changes.components)}
+    goes_on = any(not progress.waits_for(cell, changes.components) for cell in to_run)
+    if changes.documents or shared or (waiting and not goes_on):
+        needed = {n: w for n, w in changes.components.items() if n in {*shared, *waiting}}
+        raise Refused(differs(Changes(changes.documents, needed), frozen))
+    return directory.read_study_of(form)[1], progress, tuple(sorted(waiting))
 
 
-def start_run(work: Work, study: Study, progress: Progress, sandbox: SandboxReport) -> Done:
+def start_run(
+    work: Work,
+    study: Study,
+    progress: Progress,
+    waiting: tuple[str, ...],
+    sandbox: SandboxReport,
+) -> Done:
     """Record the run and what contains it, and ask the scheduler. Raises Refused where other
     people's programs would run without a sandbox and nobody allowed that."""
     command: StartRun = work.command
@@ -208,18 +280,14 @@ def start_run(work: Work, study: Study, progress: Progress, sandbox: SandboxRepo
     unsafe = command.allow_unsafe_sandbox or not study.runs_foreign_code
     probed = accepted_sandbox(sandbox, unsafe)
     commit, dirty = checkout()
-    libraries = {
-        name: version
-        for name, version in library_versions().items()
-        if name in ("numpy", "google-re2", "msgspec", "pygit2", "pytest")
-    }
     started = RunStarted(
         study=progress.frozen.digest,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        libraries=libraries,
+        program=work.artifacts.put(program_evidence(), JSON),
         commit=commit,
         dirty=dirty,
+        waiting=waiting,
         resumed=progress.runs > 0,
     )
     return Done([NewEvent(RUN_STREAM, started), NewEvent(RUN_STREAM, probed)], [ContinueStudy()])

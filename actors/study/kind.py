@@ -17,6 +17,7 @@ from schemas.study import Study
 
 if TYPE_CHECKING:
     from actors.study.analysis import Analysis
+    from actors.study.components import Component
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class StudyKind:
     freeze_summary: Callable[[Context, Progress, StudyFrozen], FreezeSummary]
     status: Callable[[Progress], Sequence[str]]
     """What ``ledger status`` says of a frozen study of this kind alone, a line each."""
+    components: "Callable[[Study], Sequence[Component]]"
+    """The parts of the program that decide the results of a study that declares this."""
     roles: tuple[Role, ...]
     """Of its workers, beside scheduler and model server. One process each, but as many graders as
     the machine has room for."""

@@ -4,6 +4,7 @@ the analyses themselves."""
 from actors.loop import Context
 from ledger.log import Fact, decode
 from schemas.base import Event
+from schemas.events import tags_of
 from schemas.events.cell import CellFinished, CellVoided
 from schemas.events.grading import CellGraded
 from schemas.events.run import RunStarted
@@ -25,7 +26,7 @@ OUTDATES_AN_ANALYSIS: tuple[type[Event], ...] = (
 
 def outdated_by(context: Context, head: int) -> Fact | None:
     """The first record behind ``head`` after which the analysis does not hold any more."""
-    tags = {event.TYPE for event in OUTDATES_AN_ANALYSIS}
+    tags = {tag for event in OUTDATES_AN_ANALYSIS for tag in tags_of(event)}
     for stored in context.log.read(head + 1):
         if stored.envelope().type in tags:
             return decode(stored)

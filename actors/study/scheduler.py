@@ -5,18 +5,36 @@ What that is, its kind of study says (``actors/repair/scheduling.py``,
 changes nothing: asked twice it requests once, because work that is pending is not requested again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from actors.loop import Done, Work
 from actors.test_runs.task_runs import require_room
-from ledger.errors import Refused
+from ledger.errors import Refused, SafetyStop
 from projections.fold import Follower
 from projections.pending_commands import PendingCommands
 from projections.progress import Progress
 from schemas.commands import Command, Role
+from schemas.counted import counted
 
 NextStep = Callable[[Progress, Sequence[Command]], Done]
 """What to request now, given what was recorded and which commands are still at work. Pure."""
+
+
+def refuse_to_end(progress: Progress) -> None:
+    """Raises SafetyStop where nothing is left to run but cells that wait for an amendment."""
+    if waiting := progress.waiting_cells():
+        raise SafetyStop(
+            f"all other cells have ended: {'; '.join(cells_that_wait(waiting))}. Put back what "
+            'was frozen, or record the change with `ledger amend --reason "…"`; then `ledger run`'
+        )
+
+
+def cells_that_wait(waiting: Mapping[str, int]) -> list[str]:
+    """``12 cells waiting for arm H018, which is not as frozen``, one per component."""
+    return [
+        f"{counted(count, 'cell')} waiting for {name}, which is not as frozen"
+        for name, count in waiting.items()
+    ]
 
 
 class Scheduler:

@@ -12,7 +12,8 @@ import msgspec
 
 from actors.loop import Context
 from actors.study.analysis import Analysis, Recorded, Summary, code_not_as_frozen
-from actors.study.digests import package_files
+from actors.study.components import present_components
+from actors.transfer.components import components
 from ledger.errors import Integrity, Refused
 from projections.amendments import Amendments
 from projections.declaration_history import Declarations
@@ -41,7 +42,6 @@ from projections.transfer.results import (
 )
 from projections.transfer.run_page import build_run_page
 from projections.transfer.scores import RunScore, TransferScores
-from projections.transfer.system_identity import scorer_digest
 from schemas.base import ArtifactRef
 from schemas.counted import first_few
 from schemas.events.transfer import TransferScored
@@ -60,6 +60,8 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
     Follower(context.log, *states).catch_up(seq + 1)
     if progress.frozen is None or scores.suite is None or scores.study is None:
         raise Refused("the suite is not frozen, so nothing can be scored: `ledger freeze` first")
+    parts = components(scores.study)
+    scorer = present_components(parts)["scorer"]
     return transfer_results(
         scores,
         declarations.versions,
@@ -67,8 +69,8 @@ def compute(context: Context, seq: int, leaf: str) -> TransferResults:
         programs,
         ComputedFrom(study=progress.frozen.digest, head=seq, leaf=leaf),
         progress.simulated,
-        scorer_digest(package_files()),
-        code_not_as_frozen(amendments),
+        scorer.digest,
+        code_not_as_frozen(amendments, parts),
     )
 
 

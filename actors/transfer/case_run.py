@@ -54,7 +54,8 @@ from harnesses.drivers.contract import (
     SessionInput,
     ToolShown,
 )
-from harnesses.drivers.registry import find_driver, source_digests, system_prompt
+from harnesses.drivers.files import file_digest, system_prompt
+from harnesses.drivers.registry import find_driver
 from harnesses.memory.contract import StoredItem
 from schemas.base import ArtifactRef, Event
 from schemas.encoded_copies import forms
@@ -104,6 +105,10 @@ class SuiteInHand(Protocol):
 
     def digests(self, cell: CellId) -> tuple[str, str, str]:
         """Digests of unit, memory and driver, as ``cell.started`` records them."""
+        ...
+
+    def require_as_frozen(self, cell: CellId) -> None:
+        """Raises Refused where the memory's or the driver's component is not the frozen one."""
 
 
 OF_WHAT_WAS_SENT = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
@@ -652,7 +657,6 @@ def _is_empty(folder: Any) -> str:
 def driver_manifest(study: TransferStudy, driver: Driver) -> Manifest:
     """What makes one of our drivers the one it is. Of a model's, no layer can be seen."""
     known = find_driver(driver.kind)
-    sources = source_digests(known)
     settings: dict[str, Any] = dict(known.layers)
     if driver.model:
         settings["model"] = msgspec.to_builtins(study.model(driver.model))
@@ -660,11 +664,11 @@ def driver_manifest(study: TransferStudy, driver: Driver) -> Manifest:
         kind=driver.kind,
         id=driver.id,
         settings=settings,
-        sources=sources,
+        sources={},  # its component says what it is made of
         layers={
             name: layer_digest(
                 known.layers[name],
-                [sources.get(file) for file in TOOL_FILES] if name == "tool_execution" else None,
+                [file_digest(file) for file in TOOL_FILES] if name == "tool_execution" else None,
             )
             for name in DRIVER_LAYERS
             if name in known.layers

@@ -4,7 +4,6 @@ One order freezes everything: families, plan and study stand in three neighbouri
 """
 
 from collections.abc import Sequence
-from hashlib import sha256
 
 import msgspec
 
@@ -13,7 +12,6 @@ from actors.families.review import review_suite
 from actors.loop import Done, Handlers, Work
 from actors.sandbox import probe
 from actors.study import freezing
-from actors.study.digests import package_files
 from actors.study.freezing import (
     JSON,
     nothing_to_amend,
@@ -24,6 +22,8 @@ from actors.study.freezing import (
     start_amendment,
     study_frozen,
 )
+from actors.transfer.components import components
+from actors.transfer.reexecution import execute_again
 from actors.transfer.suite import (
     check_commands,
     extend_plan,
@@ -39,10 +39,9 @@ from projections.fold import fold
 from projections.progress import Progress
 from projections.transfer.corrections import Corrections
 from projections.transfer.frozen_programs import FrozenPrograms, Programs
-from projections.transfer.system_identity import driver_digest, memory_digest, scorer_digest
 from schemas.base import ArtifactRef
 from schemas.commands import AmendStudy, FreezeStudy, PreparePlan, StartRun
-from schemas.events.study import FrozenFile, TreatmentIdentity
+from schemas.events.study import FrozenFile
 from schemas.events.transfer import FamiliesFrozen
 from schemas.identifiers import STUDY_STREAM
 from schemas.plan import Plan
@@ -79,20 +78,6 @@ def families_event(work: Work, study: TransferStudy, suite: FrozenSuite) -> Fami
     )
 
 
-def system_identities(
-    study: TransferStudy, code: Sequence[FrozenFile]
-) -> tuple[TreatmentIdentity, ...]:
-    """Memories and drivers with what makes them the ones they are. They have no prompt files of
-    their own: what they send is code and is bound with it."""
-    none = sha256(b"").hexdigest()
-    memories = [(f"memory.{m.id}", memory_digest(m, code)) for m in study.memories]
-    drivers = [(f"driver.{d.id}", driver_digest(study, d, code)) for d in study.drivers]
-    return tuple(
-        TreatmentIdentity(id=name, source=digest, prompts=none)
-        for name, digest in (*memories, *drivers)
-    )
-
-
 def prepare_plan(work: Work) -> Done:
     """Compute the order of all cells from the families."""
     _, study = work.context.directory.read_study_of(TransferStudy)
@@ -105,18 +90,15 @@ def freeze_study(work: Work) -> Done:
     """Bind families, plan and study in three neighbouring records."""
     content, study = work.context.directory.read_study_of(TransferStudy)
     refuse_if_frozen(work, " already")
-    code = package_files()
     suite, plan = prepared(work, study)
     families, planned = families_event(work, study, suite), prepared_plan(work, plan)
     frozen = study_frozen(
         work,
         content,
         study,
-        code,
+        components(study),
         tasks=families.suite.digest,
         plan=planned.plan.digest,
-        treatments=system_identities(study, code),
-        grader=scorer_digest(code),
     )
     return Done([NewEvent(STUDY_STREAM, event) for event in (families, planned, frozen)])
 
@@ -128,15 +110,17 @@ def amend_study(work: Work) -> Done:
     if problems := not_amendable(amending.study, amending.progress):
         refuse_amendment(problems)
     changed, removed = amending.differences()
+    code = amending.changed_components(components(amending.study), execute_again)
     present = present_programs(work.context.directory, amending.study)
     recorded = fold(FrozenPrograms(work.artifacts.get), work.context.log_facts()).recorded
-    if not changed and not removed and (not recorded or present == recorded):
+    if not changed and not removed and not code and (not recorded or present == recorded):
         raise nothing_to_amend()
     _refuse_changed_families(amending.before, changed)
     check_commands(work.context.directory, amending.study)
     return amending.recorded(
         changed,
         removed,
+        code,
         plan=_amended_plan(amending.study, amending.progress),
         programs=put_programs(work, present) if present else None,
     )
@@ -165,9 +149,9 @@ def _amended_plan(study: TransferStudy, progress: Progress) -> Plan | None:
 def start_run(work: Work) -> Done:
     """Check that everything is as frozen and that no command sees the answers; ask the
     scheduler."""
-    study, progress = require_as_frozen(work, TransferStudy)
+    study, progress, waiting = require_as_frozen(work, TransferStudy, components)
     check_commands(work.context.directory, study)  # files may have moved since the freeze
-    return freezing.start_run(work, study, progress, probe())
+    return freezing.start_run(work, study, progress, waiting, probe())
 
 
 def _refuse_problems(families: Sequence[Family], corrections: Corrections) -> None:

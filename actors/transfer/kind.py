@@ -18,11 +18,12 @@ from schemas.events.cell import CellStarted
 from schemas.events.study import CellReexecuted, StudyFrozen
 from schemas.events.transfer import FamiliesFrozen, SessionOpened, SystemDescribed
 from schemas.identifiers import CellId
-from schemas.study import of_kind
+from schemas.study import Study, of_kind
 from schemas.transfer.study import TransferStudy
 
 if TYPE_CHECKING:
     from actors.study.analysis import Analysis
+    from actors.study.components import Component
 
 SHOWN = 5
 EXAMPLES = ("F101", "F102", "F103", "F104", "F105", "F106", "F107", "F108")
@@ -33,6 +34,12 @@ def _orders() -> Handlers:
     from actors.transfer.freezing import ORDERS
 
     return ORDERS
+
+
+def _components(study: Study) -> "Sequence[Component]":
+    from actors.transfer.components import components
+
+    return components(study)
 
 
 def _freeze_summary(context: Context, progress: Progress, frozen: StudyFrozen) -> FreezeSummary:
@@ -145,6 +152,7 @@ TRANSFER = StudyKind(
     plan_balance=lambda progress, study: None,
     freeze_summary=_freeze_summary,
     status=_status,
+    components=_components,
     roles=("memory_session",),
     workers=_workers,
     next_step=next_step,

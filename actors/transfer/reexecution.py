@@ -137,7 +137,9 @@ class RecordedMemory:
 def execute_again(context: Context, cell: CellId) -> Comparison:
     """Execute the recorded run of a cell again. Raises Refused as :func:`compare_case`."""
     facts = [decode(stored) for stored in context.log.read_stream(cell.stream)]
-    return compare_case(FrozenTransfer(context), cell, facts, context.artifacts.get)
+    begins = [fact.seq for fact in facts if isinstance(fact.event, CellStarted)]
+    frozen = FrozenTransfer(context).as_of(begins[-1] if begins else 0)
+    return compare_case(frozen, cell, facts, context.artifacts.get)
 
 
 def compare_case(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from actors.loop import Done
+from actors.study.scheduler import refuse_to_end
 from ledger.log import NewEvent
 from projections.progress import Progress
 from schemas.commands import AdvanceSession, Command, EnsureResident, ReleaseModels
@@ -28,6 +29,7 @@ def next_step(progress: Progress, pending: Sequence[Command]) -> Done:
         )
     if progress.resident:
         return Done(requests=[ReleaseModels()])
+    refuse_to_end(progress)
     ended = [cell for cell in progress.cells.values() if cell.status == "ended"]
     observed = sum(cell.ended != "void" for cell in ended)
     completed = StudyCompleted(cells=len(progress.cells), graded=observed)

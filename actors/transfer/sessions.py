@@ -94,6 +94,7 @@ class MemorySessions:
             return Done(requests=[ContinueStudy()])  # an amendment took it away before it began
         if status == "observed" or faults >= self._frozen.study.attempts:
             return Done(requests=[ContinueStudy()])
+        self._frozen.require_as_frozen(cell)
         unit, arm, agent = self._frozen.digests(cell)
         begin = CellStarted(
             cell=cell,

@@ -20,6 +20,7 @@ from harnesses.drivers.contract import (
     AskModel,
     Claimed,
     ClaimKind,
+    Driver,
     Effect,
     Finish,
     ModelAnswer,
@@ -205,3 +206,11 @@ def _delivered(found: Remembered) -> str:
         }[notice.kind]
         lines.append(f"{said}: {', '.join(notice.records)}.")
     return "\n\nFrom your memory:\n\n" + "\n\n".join(lines) if lines else ""
+
+
+DRIVER = Driver(
+    kind="chat",
+    title="a model",
+    run=run,
+    prompt_files=("drivers/prompts/chat_system.md",),
+)

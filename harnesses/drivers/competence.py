@@ -38,6 +38,11 @@ from schemas.transfer.family import DECLARE_DECISION, NEEDS_RESOLUTION
 from schemas.transfer.offered_tool import OfferedTool
 from schemas.transfer.rendering import RecordText
 
+AS_ADMITTED = "follows the admitted record that fits the prompt best; asks at a conflict"
+BY_SOURCES = "follows governing sources alone"
+BY_WORDS = "by words of names and their order"
+READS_BACK = "reads back what it changed, and repeats what does not show"
+
 WRITES = 3
 """How often a change is asked for until it shows."""
 LOOKS = 3

@@ -193,8 +193,6 @@ class Driver:
     kind: str
     title: str
     run: Callable[[SessionInput], Steps]
-    source_files: tuple[str, ...]
-    """Every Python file whose change could change what the driver does."""
     prompt_files: tuple[str, ...] = ()
     layers: Mapping[str, str] = field(default_factory=dict)
     """What it does in the layers of its half that a repair may change, in words; a driver of which

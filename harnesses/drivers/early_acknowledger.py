@@ -3,8 +3,23 @@
 Otherwise the reader, so that only what was falsely acknowledged tells the two apart.
 """
 
-from harnesses.drivers.competence import follow, follow_sources, most_fitting, resolve
-from harnesses.drivers.contract import Claimed, Finish, SessionInput, Steps, recall, remember
+from harnesses.drivers.competence import (
+    AS_ADMITTED,
+    BY_WORDS,
+    follow,
+    follow_sources,
+    most_fitting,
+    resolve,
+)
+from harnesses.drivers.contract import (
+    Claimed,
+    Driver,
+    Finish,
+    SessionInput,
+    Steps,
+    recall,
+    remember,
+)
 from schemas.transfer.rendering import read_records
 
 
@@ -27,3 +42,15 @@ def run(given: SessionInput) -> Steps:
         yield (yield from follow_sources(given, verify=False))
     else:
         yield (yield from follow(given, record, verify=False))
+
+
+DRIVER = Driver(
+    kind="early_acknowledger",
+    title="takes an acknowledgement for the deed",
+    run=run,
+    layers={
+        "decision_control": AS_ADMITTED,
+        "tool_execution": BY_WORDS,
+        "outcome_check": "believes the acknowledgement",
+    },
+)

@@ -1,6 +1,6 @@
 """Says that it remembered, saved, checked and did, and does none of it."""
 
-from harnesses.drivers.contract import Claimed, Finish, SessionInput, Steps
+from harnesses.drivers.contract import Claimed, Driver, Finish, SessionInput, Steps
 
 
 def run(given: SessionInput) -> Steps:
@@ -11,3 +11,15 @@ def run(given: SessionInput) -> Steps:
         "As you told me before, I checked and did it.",
         (Claimed("recalled"), Claimed("checked"), Claimed("done")),
     )
+
+
+DRIVER = Driver(
+    kind="liar",
+    title="claims what it did not do",
+    run=run,
+    layers={
+        "decision_control": "decides nothing",
+        "tool_execution": "calls nothing",
+        "outcome_check": "reads nothing",
+    },
+)

@@ -3,8 +3,21 @@
 Neither that a record was not admitted, nor a conflict, nor another subject keeps it from acting.
 """
 
-from harnesses.drivers.competence import follow, follow_sources
-from harnesses.drivers.contract import Claimed, Finish, SessionInput, Steps, recall, remember
+from harnesses.drivers.competence import (
+    BY_WORDS,
+    READS_BACK,
+    follow,
+    follow_sources,
+)
+from harnesses.drivers.contract import (
+    Claimed,
+    Driver,
+    Finish,
+    SessionInput,
+    Steps,
+    recall,
+    remember,
+)
 from schemas.transfer.rendering import read_records
 
 
@@ -20,3 +33,15 @@ def run(given: SessionInput) -> Steps:
             yield (yield from follow(given, record, verify=True))
             return
     yield (yield from follow_sources(given, verify=True))
+
+
+DRIVER = Driver(
+    kind="over_applier",
+    title="applies the first record that it is shown",
+    run=run,
+    layers={
+        "decision_control": "follows the first record that is delivered",
+        "tool_execution": BY_WORDS,
+        "outcome_check": READS_BACK,
+    },
+)

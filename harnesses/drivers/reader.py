@@ -6,8 +6,24 @@ it changed. It does not check scope, validity or supersession itself: that is th
 what a memory lets through shows in what the reader does.
 """
 
-from harnesses.drivers.competence import follow, follow_sources, most_fitting, resolve
-from harnesses.drivers.contract import Claimed, Finish, SessionInput, Steps, recall, remember
+from harnesses.drivers.competence import (
+    AS_ADMITTED,
+    BY_WORDS,
+    READS_BACK,
+    follow,
+    follow_sources,
+    most_fitting,
+    resolve,
+)
+from harnesses.drivers.contract import (
+    Claimed,
+    Driver,
+    Finish,
+    SessionInput,
+    Steps,
+    recall,
+    remember,
+)
 from schemas.transfer.rendering import read_records
 
 
@@ -32,3 +48,15 @@ def run(given: SessionInput) -> Steps:
         yield (yield from follow_sources(given, verify=True))
     else:
         yield (yield from follow(given, record, verify=True))
+
+
+DRIVER = Driver(
+    kind="reader",
+    title="believes what the memory lets through",
+    run=run,
+    layers={
+        "decision_control": AS_ADMITTED,
+        "tool_execution": BY_WORDS,
+        "outcome_check": READS_BACK,
+    },
+)

@@ -21,7 +21,9 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
     \b
         ledger amend --reason "the server's address has changed"
 
-    It may concern study.toml, the documents that it names, the program's code and libraries. Of a
+    It may concern study.toml, the documents that it names, and components of the program (`ledger
+    components` lists them): a changed component makes exploratory what rests on it, unless all its
+    finished cells execute again to the same bytes. Of a
     transfer study: further memories, drivers and systems in study.toml, which are planned behind
     the others; until the first run has begun also what is declared of them, or that they are there;
     not [suite], no family. Of a repair study: not the tasks; treatments and models of planned
@@ -63,4 +65,6 @@ def command(study: Path, as_json: bool, reason: str, changes_claim: bool) -> Non
                 print(f"    {line}")
     for name in recorded.removed.splitlines():
         print(f"  removed {name}")
+    for words in recorded.components.splitlines():
+        print(f"  component {words}")
     print(f"next       {hint}")

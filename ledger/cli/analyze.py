@@ -105,7 +105,6 @@ def _require_end(study: Path, interim: bool) -> "Progress":
 def _print(
     results: "StudyResults", summary: "Summary", recorded: int | None, as_json: bool
 ) -> None:
-    from actors.study.declarations import differs
     from projections.results import encode_results
 
     head = results.computed_from
@@ -133,8 +132,7 @@ def _print(
                 print_table(part)
         print()
     if results.code_not_as_frozen:
-        names = [f"code/{name}" for name in results.code_not_as_frozen]
-        print(f"code       {differs(names, None)}")
+        print(f"program    not as frozen: {'; '.join(results.code_not_as_frozen)}")
     where = f"record {recorded}" if recorded is not None else "not recorded: a copy to read"
     print(f"analysis   {where}, computed from records 0 to {head.head}")
     print("next       ledger report")

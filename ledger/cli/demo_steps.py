@@ -40,6 +40,7 @@ def goes_on(directory: Path, kind: str) -> bool:
 def _may_go_on(directory: Path, kind: str) -> bool:
     """True for a demo that was begun, is not complete, and was frozen with this version's code."""
     from actors.study.declarations import not_as_frozen
+    from actors.study_kinds import kind_of
     from ledger.cli.options import reading
     from projections.amendments import Amendments
     from projections.fold import fold
@@ -57,7 +58,7 @@ def _may_go_on(directory: Path, kind: str) -> bool:
         amendments = fold(Amendments(context.artifacts.get), facts)
         if fold(Progress(context.artifacts.get), facts).completed:
             return False
-        return not not_as_frozen(context.directory, amendments)
+        return not not_as_frozen(context.directory, amendments, kind_of(study).components(study))
 
 
 def run_command(*words: str) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ledger.cli.options import json_option, print_json, printable, study_option, writing
+from schemas.counted import counted
 
 
 @click.command("freeze")
@@ -38,14 +39,15 @@ def command(study: Path, as_json: bool) -> None:
             {
                 "study": frozen.digest,
                 **summary.counts,
-                "files": len(frozen.code),
+                "components": [component.name for component in frozen.components],
                 "commit": frozen.commit,
                 "dirty": frozen.dirty,
             }
         )
         return
     print(f"study digest   {frozen.digest}")
-    print(f"bound          {', '.join([*summary.bound, f'{len(frozen.code)} files of code'])}")
+    bound = [*summary.bound, counted(len(frozen.components), "component")]
+    print(f"bound          {', '.join(bound)}")
     for line in summary.lines:
         print(printable(line))
     if frozen.dirty:

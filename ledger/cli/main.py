@@ -36,6 +36,7 @@ COMMANDS = {
     "show": "Show a record, a cell or a stream",
     "query": "Ask the projections in SQL",
     "audit": "Run the named audits",
+    "components": "List the parts of the program that decide results, and whether they changed",
     "amend": "Record a change of something frozen",
     "checkpoint": "Sign the present root, or anchor it outside",
     "prove": "Prove that a record, or an older checkpoint, is under a checkpoint",

@@ -67,7 +67,8 @@ def run_study(
 
     Raises the LedgerError that stopped the study; the stop is recorded first in every case.
     """
-    from actors.study.declarations import differs, edited
+    from actors.study.declarations import Changes, differs, edited
+    from actors.study.scheduler import cells_that_wait
     from actors.study_kinds import kind_in, orders_in
     from ledger.cli.next_step import as_bound
     from projections.fold import fold
@@ -86,12 +87,13 @@ def run_study(
             stop("complete", "")
         amendments = as_bound(context)
         if amendments and (changed := edited(context.directory, amendments)):
-            raise Refused(differs(changed, amendments.study))
+            raise Refused(differs(Changes(documents=changed), amendments.study))
         print("the study is complete already", file=sys.stderr)
         return 0, progress
     try:
         carry_out(context, StartRun(allow_unsafe_sandbox=unsafe_no_sandbox), orders)
-        for warning in kind.before_run(context):
+        waiting = fold(Progress(context.artifacts.get), context.log_facts()).waiting_cells()
+        for warning in (*cells_that_wait(waiting), *kind.before_run(context)):
             print(f"ledger: {printable(warning)}", file=sys.stderr)
         with live_display() as look:
 

@@ -20,7 +20,7 @@ from ledger.cli.options import (
     reading,
     study_option,
 )
-from ledger.codec import decode_event, is_canonical
+from ledger.codec import decode_as_recorded, is_canonical
 from ledger.errors import Integrity, LedgerError, Usage
 from ledger.log import StoredRecord
 from ledger.named_artifacts import named_artifacts
@@ -143,7 +143,7 @@ class _Shown:
         self.envelope: Envelope = stored.envelope()
         self.event: Event | None = None
         if self.envelope.type in EVENT_TYPES:
-            self.event = decode_event(self.envelope)
+            self.event = decode_as_recorded(self.envelope)
         self.carries_outcome = carries_outcome(self.envelope)
         self.masked = True
 

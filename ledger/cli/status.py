@@ -30,7 +30,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
 
     Also says what differs from what was frozen, and what to do next.
     """
-    from actors.study.declarations import differs, not_as_frozen
+    from actors.study.declarations import Changes, differs, not_as_frozen
     from actors.study_kinds import kind_of
     from ledger.cli.next_step import as_bound
     from ledger.cli.run import summary
@@ -41,7 +41,10 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         progress = fold(Progress(context.artifacts.get), context.log_facts())
         head = context.log.head()
         amendments = as_bound(context)
-        changed = not_as_frozen(context.directory, amendments) if amendments else []
+        changed = Changes()
+        if amendments and amendments.study:
+            components = kind_of(amendments.study).components(amendments.study)
+            changed = not_as_frozen(context.directory, amendments, components)
         running = context.directory.is_held("run")
         hint = "" if as_json else _hint(context, progress)
     rows = [row.as_dict() for row in progress.cell_rows()]
@@ -49,7 +52,7 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         "head": head.seq if head else None,
         **summary(progress),
         "running": running,
-        "not_as_frozen": changed,
+        "not_as_frozen": changed.names(),
     }
     if as_json:
         print_json({**found, **({"rows": rows} if cells else {})})

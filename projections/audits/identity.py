@@ -14,6 +14,7 @@ from schemas.events.cell import CellStarted
 from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded, StudyFrozen, TasksFrozen
 from schemas.events.transfer import FamiliesFrozen, SystemDescribed
+from schemas.study import WHOLE_PROGRAM
 from schemas.study_file import parse_study
 
 
@@ -31,6 +32,8 @@ class CellIdentities(Protocol):
     arms: dict[str, str]
     agents: dict[str, str]
     """Digests by id, as they are from the last record on."""
+    code_of_agents: tuple[str, ...]
+    """Ids of agents that are code of this program."""
 
     def apply(self, fact: Fact) -> None: ...
 
@@ -70,7 +73,8 @@ class IdentityAudit:
         self._findings = Findings(self.NAME)
         self._frozen: StudyFrozen | None = None
         self._units: dict[str, str] = {}
-        self._code_amended: int | None = None
+        self._program_amended: int | None = None
+        """By an amendment of an earlier form: it does not say which component the code is of."""
         self._platforms: dict[str, int] = {}
         self._cells = self._runs = 0
 
@@ -83,15 +87,15 @@ class IdentityAudit:
             case StudyFrozen():
                 self._cell = self._kinds.get(parse_study(self._read(event.study)).kind)
             case AmendmentRecorded():
-                if any(file.name.startswith("code/harnesses/") for file in event.changed):
-                    self._code_amended = fact.seq
+                if any(change.name == WHOLE_PROGRAM for change in event.components):
+                    self._program_amended = fact.seq
             case RunStarted():
                 self._runs += 1
                 platform = f"{event.platform}, Python {event.python}"
                 self._platforms.setdefault(platform, fact.seq)
                 if event.dirty:
                     self._findings.note(fact.seq, "the checkout had uncommitted changes")
-        for problem in self._problems(event):
+        for problem in self._problems(event, fact.as_recorded or event):
             self._findings.violation(fact.seq, problem)
         if isinstance(event, CellStarted):
             self._cells += 1
@@ -102,11 +106,11 @@ class IdentityAudit:
             else:
                 self._findings.note(fact.seq, text)
 
-    def _problems(self, event: Event) -> Iterator[str]:
+    def _problems(self, event: Event, as_recorded: Event) -> Iterator[str]:
         match event:
             case StudyFrozen():
                 self._frozen = event
-                yield from self._freeze(event)
+                yield from self._freeze(event, as_recorded)
             case RunStarted():
                 if self._frozen is None or event.study != self._frozen.digest:
                     yield f"the run is of study {event.study[:12]}, which is not the frozen one"
@@ -122,13 +126,21 @@ class IdentityAudit:
             yield f"{cell}: {cell.unit} is not a frozen {kind.UNIT}"
         elif event.unit != self._units[cell.unit]:
             yield f"{cell}: the {kind.UNIT} is not the frozen one"
-        if event.agent != kind.agents.get(cell.agent):
+        if event.agent != kind.agents.get(cell.agent) and not self._is_unknown(cell.agent):
             yield f"{cell}: the identity of {kind.AGENT} {cell.agent} is not the frozen one"
         if self._frozen is not None and event.simulated != self._frozen.simulated:
             yield f"{cell}: simulated is {event.simulated}, frozen was the opposite"
 
-    def _freeze(self, event: StudyFrozen) -> Iterator[str]:
-        unsigned = msgspec.structs.replace(event, digest="0" * 64)
+    def _is_unknown(self, agent: str) -> bool:
+        """Whether the agent's own code may be what an amendment of an earlier form changed."""
+        return (
+            self._program_amended is not None
+            and self._cell is not None
+            and (agent in self._cell.code_of_agents)
+        )
+
+    def _freeze(self, event: StudyFrozen, as_recorded: Event) -> Iterator[str]:
+        unsigned = msgspec.structs.replace(as_recorded, digest="0" * 64)
         if event.digest != identity_digest(unsigned):
             yield "the study digest is not the digest of what was frozen"
         for file, content in zip(event.documents, event.document_contents, strict=False):
@@ -144,12 +156,12 @@ class IdentityAudit:
         arm = event.cell.arm
         if self._cell is None or event.arm == self._cell.arms.get(arm):
             return
-        if self._code_amended is None:
+        if self._program_amended is None:
             self._findings.violation(seq, f"{event.cell}: the code of {arm} is not the frozen one")
             return
         self._cell.arms[arm] = event.arm
         self._findings.note(
-            seq, f"{arm} has other code from here on (amendment at record {self._code_amended})"
+            seq, f"{arm} has other code from here on (amendment at record {self._program_amended})"
         )
 
     def verdict(self) -> Verdict:

@@ -36,16 +36,18 @@ def standing_of(
 ) -> tuple[Literal["confirmatory", "exploratory"], int | None]:
     """Since which record the contrast is what it is, and what that makes it.
 
-    Code, libraries and documents decide about every contrast, so a change of one is a change of
-    all.
+    Documents decide about every contrast; of the program's components those that its cells, their
+    grades and its analysis rest on.
     """
     now = _declared(study, contrast.id)
+    arms = (f"arm {contrast.new}", f"arm {contrast.baseline}")
+    rests_on = (*study.shared_components, "analysis", *arms)
     since = None
     for version in reversed(declarations):
         if _declared(version.study, contrast.id) != now:
             break
         since = version
-        if version.beside:
+        if version.documents or version.changes_any(rests_on):
             break
     if since is None or since.finding == "frozen":
         return "confirmatory", None

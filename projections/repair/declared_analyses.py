@@ -69,7 +69,7 @@ def analyse(
     study: the study in force. outcomes, residency: folded up to ``computed_from.head``.
     declarations: its versions in order, to tell what was declared too late to be confirmatory, and
     with which models and budgets cells began.
-    code_not_as_frozen: names of frozen files of code that are not those that now run.
+    code_not_as_frozen: components that are not as frozen or last amended, in words.
 
     Raises ValueError for contrasts that the analyses cannot admit (see ``projections/analyses``);
     a study that was parsed and a complete plan give none.

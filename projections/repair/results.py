@@ -277,7 +277,7 @@ class Results(Value):
     simulated: Annotated[bool, Meta(description="true: simulated agents, not evidence")]
     computed_from: ComputedFrom
     code_not_as_frozen: Annotated[
-        tuple[str, ...], Meta(description="frozen files of code that differ from those that ran")
+        tuple[str, ...], Meta(description="components that are not as frozen, in words")
     ]
     alpha: float
     confidence: Annotated[float, Meta(description="1 - alpha, level of every interval")]

@@ -19,7 +19,6 @@ from projections.report.model import (
 from projections.report.numbers import count
 from projections.report.plain_text import listed
 from projections.results import ComputedFrom, DeclaredModel
-from schemas.counted import counted
 
 
 def deviations_section(
@@ -70,8 +69,8 @@ def deviations_section(
     if code_not_as_frozen:
         blocks.append(
             paragraph(
-                "Of the code that computed the numbers, not as frozen: "
-                f"{counted(len(code_not_as_frozen), 'file')}, {listed(code_not_as_frozen)}."
+                "Of the program that computed the numbers, not as frozen: "
+                f"{'; '.join(code_not_as_frozen)}."
             )
         )
     return Section(id="deviations", title="Deviations", blocks=tuple(blocks))
@@ -214,9 +213,6 @@ def reproduction_section(
     if frozen is not None:
         facts += [
             Fact(term="Revision", value=frozen.commit or "no checkout", is_code=True),
-            Fact(term="Files of code bound", value=count(len(frozen.code))),
-            Fact(term="Grader", value=frozen.grader, is_code=True),
-            Fact(term="Libraries", value=frozen.lock, is_code=True),
         ]
     blocks: list[Block] = [Facts(items=tuple(facts))]
     if frozen is not None:
@@ -224,8 +220,7 @@ def reproduction_section(
             *((f"document {file.name}", file.digest) for file in frozen.documents),
             (tasks, frozen.tasks),
             ("plan", frozen.plan),
-            *((f"treatment {each.id}, code", each.source) for each in frozen.treatments),
-            *((f"treatment {each.id}, prompts", each.prompts) for each in frozen.treatments),
+            *((f"component {each.name}", each.digest) for each in frozen.components),
         ]
         blocks.append(
             Table(
@@ -238,14 +233,13 @@ def reproduction_section(
         blocks.append(
             Table(
                 caption="Runs",
-                columns=columns("record", "begun", "platform", "Python", "libraries", "revision"),
+                columns=columns("record", "begun", "platform", "Python", "revision"),
                 rows=tuple(
                     (
                         str(seq),
                         day(at),
                         run.platform,
                         run.python,
-                        ", ".join(f"{name} {v}" for name, v in sorted(run.libraries.items())),
                         run.commit[:12] or "no checkout",
                     )
                     for seq, at, run in conduct.runs

@@ -4,7 +4,7 @@ This is what ``ledger analyze`` writes down and ``ledger report`` renders; the s
 same bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -174,7 +174,7 @@ class TransferResults(Value):
     ] = ()
     scorer: Annotated[Digest, Meta(description="digest of the scorer's code")]
     code_not_as_frozen: Annotated[
-        tuple[str, ...], Meta(description="files of code that differ from the frozen ones")
+        tuple[str, ...], Meta(description="components that are not as frozen, in words")
     ]
 
     @property
@@ -217,22 +217,29 @@ class ChosenWhen:
     def thresholds(self) -> dict[str, Chosen]:
         """By id of a present threshold: since when it stands as it is."""
         present = self.versions[-1].study.thresholds if self.versions else ()
-        return {each.id: self._since(_threshold, each.id) for each in present}
+        return {each.id: self._since(_threshold, (), each.id) for each in present}
 
     def system(self, memory: str, driver: str) -> Chosen:
         """Since when this system is declared, of the memory and the driver that it has now."""
-        return self._since(_system_as_declared, memory, driver)
+        own = (f"memory {memory}", f"driver {driver}")
+        return self._since(_system_as_declared, own, memory, driver)
 
-    def _since(self, part: Callable[..., object], *names: str) -> Chosen:
-        """Since when ``part`` of the study, by its names, is what it is in the last version."""
+    def _since(
+        self, part: Callable[..., object], components: Collection[str], *names: str
+    ) -> Chosen:
+        """Since when ``part`` of the study, by its names, is what it is in the last version, with
+        what every result rests on and these ``components``."""
         if not self.versions:
             return Chosen(words="", exploratory=False)
         since = self.versions[-1]
         now = part(since.study, *names)
+        rests_on = (*since.study.shared_components, "scorer", "analysis", *components)
         for version in reversed(self.versions):
             if part(version.study, *names) != now:
                 break
             since = version
+            if version.changes_any(rests_on):
+                break
         return Chosen(
             words=f"{_CHOSEN[since.finding]} (record {since.seq})",
             exploratory=since.finding in EXPLORATORY,

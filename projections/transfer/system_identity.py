@@ -1,47 +1,28 @@
 """What makes a unit, a memory and a driver of a transfer study the ones they are.
 
-A digest over their declaration and the frozen files of code that act for them, so that the freeze,
-the session that starts a cell and an audit years later come to the same value from the records.
+A digest over their declaration and the component that acts for them, so that the freeze, the
+session that starts a cell and an audit years later come to the same value from the records.
 """
 
-from collections.abc import Iterable
 from hashlib import sha256
 
 import msgspec
 
-from schemas.events.study import FrozenFile
+from schemas.events.study import FrozenComponent
 from schemas.transfer.family import Family, PlannedCase
 from schemas.transfer.study import Driver, Memory, TransferStudy
 
-MEMORY_FILES = ("harnesses/memory/", "actors/memory_systems/", "schemas/transfer/rendering.py")
-DRIVER_FILES = ("harnesses/drivers/", "schemas/transfer/rendering.py")
-SESSION_FILES = (
-    "actors/transfer/sessions.py",
-    "actors/transfer/case_run.py",
-    "actors/fixture/",
-    "harnesses/contract.py",
-    "schemas/transfer/distractors.py",
-    "schemas/encoded_copies.py",
-    "schemas/transfer/offered_tool.py",
-    "schemas/transfer/family_checks.py",
-)
-SCORER_FILES = (
-    "projections/transfer/",
-    "schemas/encoded_copies.py",
-    "schemas/transfer/family_checks.py",
-    "schemas/transfer/lifecycle.py",
-)
+
+def memory_digest(memory: Memory, component: FrozenComponent | None) -> str:
+    """SHA-256 over the memory's declaration and the digest of its component."""
+    return _digest(memory, component)
 
 
-def memory_digest(memory: Memory, code: Iterable[FrozenFile]) -> str:
-    """SHA-256 over the memory's declaration and the code of memories and sessions."""
-    return _digest(memory, code, (*MEMORY_FILES, *SESSION_FILES))
-
-
-def driver_digest(study: TransferStudy, driver: Driver, code: Iterable[FrozenFile]) -> str:
-    """SHA-256 over the driver's declaration, its model's, and the code of drivers and sessions."""
+def driver_digest(study: TransferStudy, driver: Driver, component: FrozenComponent | None) -> str:
+    """SHA-256 over the driver's declaration, its model's, and the digest of its component; None:
+    it is somebody else's program."""
     model = study.model(driver.model) if driver.model else None
-    return _digest((driver, model), code, (*DRIVER_FILES, *SESSION_FILES))
+    return _digest((driver, model), component)
 
 
 def unit_digest(family: Family, unit: PlannedCase) -> str:
@@ -51,11 +32,8 @@ def unit_digest(family: Family, unit: PlannedCase) -> str:
     return sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
-def scorer_digest(code: Iterable[FrozenFile]) -> str:
-    """SHA-256 over the code that turns events into verdicts and counts."""
-    return _digest(None, code, SCORER_FILES)
-
-
-def _digest(declared: object, code: Iterable[FrozenFile], prefixes: tuple[str, ...]) -> str:
-    files = sorted((f.name, f.digest) for f in code if f.name.startswith(prefixes))
-    return sha256(msgspec.json.encode([declared, files], order="sorted")).hexdigest()
+def _digest(declared: object, component: FrozenComponent | None) -> str:
+    if component is not None and component.files is None:
+        return component.digest  # an earlier version's, which had the declaration in it
+    code = None if component is None else component.digest
+    return sha256(msgspec.json.encode([declared, code], order="sorted")).hexdigest()

@@ -19,6 +19,7 @@ from schemas.events import (
     study,
     transfer,
 )
+from schemas.events.earlier import EARLIER_FORMS
 
 SUBJECTS = (ledger, command, mining, study, run, server, cell, grading, correction, transfer)
 
@@ -33,7 +34,16 @@ def _declared_in(subject: ModuleType) -> list[type[Event]]:
     ]
 
 
-EVENT_TYPES: dict[str, type[Event]] = {
-    event.TYPE: event for subject in SUBJECTS for event in _declared_in(subject)
+ALL_EVENTS: tuple[type[Event], ...] = tuple(
+    event for subject in SUBJECTS for event in _declared_in(subject)
+)
+EVENT_TYPES: dict[str, type[Event]] = {event.TYPE: event for event in ALL_EVENTS} | {
+    tag: earlier.form for tag, earlier in EARLIER_FORMS.items()
 }
-ALL_EVENTS: tuple[type[Event], ...] = tuple(EVENT_TYPES.values())
+"""By tag how a record of it is read, of earlier forms too."""
+
+
+def tags_of(event: type[Event]) -> tuple[str, ...]:
+    """The tags under which records of this type stand in a log: today's and earlier ones."""
+    earlier = (tag for tag, form in EARLIER_FORMS.items() if form.today is event)
+    return (event.TYPE, *earlier)

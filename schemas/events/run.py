@@ -4,20 +4,30 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from schemas.base import Count, Digest, Event
+from schemas.base import ArtifactRef, Count, Digest, Event
 
 
 class RunStarted(Event):
     """`ledger run` began or went on."""
 
-    TYPE: ClassVar[str] = "run.started.v1"
+    TYPE: ClassVar[str] = "run.started.v2"
     STREAMS: ClassVar[tuple[str, ...]] = ("runs",)
     study: Annotated[Digest, Meta(description="digest of the frozen study")]
     python: Annotated[str, Meta(description="version of Python")]
     platform: Annotated[str, Meta(description="operating system and machine")]
-    libraries: Annotated[dict[str, str], Meta(description="versions that can change a result")]
+    program: Annotated[
+        ArtifactRef | None,
+        Meta(
+            description="JSON: digest of every file of the packages, version of every installed "
+            "distribution; evidence that gates nothing. null: an earlier version did not record it"
+        ),
+    ]
     commit: Annotated[str, Meta(description="revision of the checkout; empty: there is none")]
     dirty: Annotated[bool, Meta(description="true where the checkout had uncommitted changes")]
+    waiting: Annotated[
+        tuple[str, ...],
+        Meta(description="components that are not as frozen: their cells wait for an amendment"),
+    ] = ()
     resumed: Annotated[bool, Meta(description="true where an earlier run had begun the plan")]
 
 

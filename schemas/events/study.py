@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from schemas.base import ArtifactRef, Count, Digest, Event, Position, Value
-from schemas.identifiers import Identifier
 
 
 class FrozenFile(Value):
@@ -15,12 +14,41 @@ class FrozenFile(Value):
     digest: Digest
 
 
-class TreatmentIdentity(Value):
-    """What makes an arm the arm it is."""
+class FrozenComponent(Value):
+    """A part of the program that decides results, with all that makes it the one it is."""
 
-    id: Identifier
-    source: Annotated[Digest, Meta(description="digest over its code and what it imports")]
-    prompts: Annotated[Digest, Meta(description="digest over its prompt files")]
+    name: Annotated[str, Meta(description="`kernel`, `grader`, `arm H000`, `memory full` …")]
+    digest: Annotated[
+        Digest, Meta(description="over the lines `digest  file` and `library==version`, sorted")
+    ]
+    files: Annotated[
+        ArtifactRef | None,
+        Meta(
+            description="JSON: digest by file, of its import closure in our packages and the data "
+            "that it reads; null: an earlier version recorded the digest alone"
+        ),
+    ]
+    libraries: Annotated[
+        dict[str, str], Meta(description="version by distribution that the closure imports")
+    ]
+
+
+class ComponentChange(Value):
+    """A component that is not what it was at the freeze or the amendment before."""
+
+    name: Annotated[str, Meta(description="the component")]
+    before: Annotated[Digest | None, Meta(description="its digest until now; null: it is new")]
+    after: Annotated[FrozenComponent | None, Meta(description="what it is now; null: it is gone")]
+    differences: Annotated[
+        tuple[str, ...], Meta(description="its files and libraries that differ, in words")
+    ]
+    reexecuted: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="every finished cell of it, where all executed again to the same bytes: "
+            "the change decides nothing; empty: that was not shown"
+        ),
+    ] = ()
 
 
 class TasksFrozen(Event):
@@ -48,7 +76,7 @@ class PlanPrepared(Event):
 class StudyFrozen(Event):
     """Everything the study rests on, bound by digest. No cell can start before this event."""
 
-    TYPE: ClassVar[str] = "study.frozen.v1"
+    TYPE: ClassVar[str] = "study.frozen.v2"
     STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     study: Annotated[ArtifactRef, Meta(description="study.toml, byte for byte")]
     digest: Annotated[Digest, Meta(description="digest over all other fields: the study's name")]
@@ -60,16 +88,9 @@ class StudyFrozen(Event):
     ]
     tasks: Annotated[Digest, Meta(description="digest of the frozen tasks or families")]
     plan: Annotated[Digest, Meta(description="digest of the plan")]
-    treatments: Annotated[
-        tuple[TreatmentIdentity, ...],
-        Meta(
-            description="every arm with what makes it that arm; of a transfer study memories and "
-            "drivers, as `memory.ID` and `driver.ID`"
-        ),
+    components: Annotated[
+        tuple[FrozenComponent, ...], Meta(description="every part that decides results, by name")
     ]
-    code: Annotated[tuple[FrozenFile, ...], Meta(description="every file of the five packages")]
-    grader: Annotated[Digest, Meta(description="digest over the files that run and judge tests")]
-    lock: Annotated[Digest, Meta(description="digest over installed library versions")]
     commit: Annotated[str, Meta(description="revision of the checkout, empty where there is none")]
     dirty: Annotated[bool, Meta(description="true where the checkout had uncommitted changes")]
     simulated: Annotated[
@@ -93,7 +114,7 @@ class StudyRegistered(Event):
 class AmendmentRecorded(Event):
     """Something frozen was changed. Its class is the ledger's finding, never the author's word."""
 
-    TYPE: ClassVar[str] = "amendment.recorded.v1"
+    TYPE: ClassVar[str] = "amendment.recorded.v2"
     STREAMS: ClassVar[tuple[str, ...]] = ("study",)
     reason: Annotated[str, Meta(description="why, in the words of who amends")]
     changes_claim: Annotated[
@@ -106,8 +127,13 @@ class AmendmentRecorded(Event):
     inspections: Annotated[
         tuple[Position, ...], Meta(description="seq of every inspection that came before")
     ]
-    changed: Annotated[tuple[FrozenFile, ...], Meta(description="new digests of what changed")]
-    removed: Annotated[tuple[str, ...], Meta(description="names that no longer exist")] = ()
+    changed: Annotated[
+        tuple[FrozenFile, ...], Meta(description="study.toml and documents with new digests")
+    ]
+    removed: Annotated[tuple[str, ...], Meta(description="documents that are bound no more")] = ()
+    components: Annotated[
+        tuple[ComponentChange, ...], Meta(description="components that changed, by name")
+    ] = ()
     study: Annotated[ArtifactRef, Meta(description="study.toml as it is from now on")]
     plan: Annotated[
         ArtifactRef | None,

@@ -317,6 +317,18 @@ class RepairStudy(Study):
     def model_of(self, agent: str) -> str:
         return agent
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Of its repositories, sorted."""
+        return tuple(sorted({repository.language for repository in self.repositories}))
+
+    @property
+    def shared_components(self) -> tuple[str, ...]:
+        return (*super().shared_components, *(f"language {name}" for name in self.languages))
+
+    def cell_components(self, cell: CellId) -> tuple[str, ...]:
+        return (f"arm {cell.arm}",)
+
     def repository(self, repository_id: str) -> Repository:
         """Raises LookupError where the study declares no such repository."""
         return declared("repository", self.repositories, repository_id)

@@ -209,6 +209,9 @@ class TransferStudy(Study):
     def model_of(self, agent: str) -> str:
         return self.driver(agent).model
 
+    def cell_components(self, cell: CellId) -> tuple[str, ...]:
+        return (f"memory {cell.arm}", f"driver {cell.agent}")
+
     def memory(self, memory_id: str) -> Memory:
         """Raises LookupError where the study declares no such memory."""
         return declared("memory", self.memories, memory_id)

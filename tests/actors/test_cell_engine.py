@@ -20,6 +20,7 @@ from actors.repair.cell_engine import (
 )
 from harnesses import registry
 from harnesses.contract import CellInput
+from harnesses.prompts import read_prompts
 from harnesses.retrieval.snapshot import FileClass, snapshot, snapshot_file
 from harnesses.workspace import Workspace
 from schemas.base import ArtifactRef
@@ -74,7 +75,7 @@ def engine(
             protected_paths=frozenset({"tests/test_total.py"}),
             classify=lambda path, content: "production",
         ),
-        prompts=registry.read_prompts(harness),
+        prompts=read_prompts(harness),
         turns=budgets.turns,
         tool_calls=budgets.tool_calls,
         test_runs=budgets.test_runs,

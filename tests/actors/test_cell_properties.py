@@ -127,7 +127,7 @@ def run_cell(arm: str, answers) -> tuple[CellEngine, Ended, list[str]]:
     cell = CellInput(
         statement=STATEMENT,
         workspace=workspace,
-        prompts=registry.read_prompts(harness),
+        prompts=read_prompts(harness),
         turns=budgets.turns,
         tool_calls=budgets.tool_calls,
         test_runs=budgets.test_runs,

@@ -1,11 +1,11 @@
 """What an operator may amend, on the small study whose cells have run."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import actors.repair.freezing
@@ -13,14 +13,17 @@ from actors.loop import Context, carry_out
 from actors.repair.analysis import ANALYSIS
 from actors.repair.freezing import ORDERS
 from actors.repair.frozen_study import FrozenRepair
+from actors.repair.scheduling import next_step
 from actors.sandbox import SandboxReport
 from actors.study.analysis import compute
-from actors.study.digests import package_files
-from harnesses import registry
-from ledger.errors import PreflightMismatch, Refused
+from actors.study.components import Identity
+from ledger.errors import PreflightMismatch, Refused, SafetyStop
 from ledger.memory_log import MemoryLog
+from projections.fold import fold
+from projections.progress import Progress
 from schemas.commands import AmendStudy, StartRun
 from schemas.events.mining import SandboxProbed
+from schemas.events.run import RunStarted
 from schemas.events.study import AmendmentRecorded
 from tests.projections.tiny_study import of_type
 from tests.report.small_study import TOML, SmallStudy
@@ -153,22 +156,89 @@ def test_what_a_study_does_not_declare_is_named(study: SmallStudy) -> None:
         study.study.repository("R999")
 
 
+OTHER = Identity(files={"harnesses/h000_exact_search.py": "0" * 64}, libraries={"msgspec": "0.1"})
+
+
 def test_an_arm_whose_code_was_amended_runs_with_the_amended_code(tmp_path: Path) -> None:
-    name = "harnesses/h000_exact_search.py"
-    other = tuple(
-        msgspec.structs.replace(file, digest="0" * 64) if file.name == name else file
-        for file in package_files()
-    )
-    study = SmallStudy(root=tmp_path, log=MemoryLog(), code=other)
+    study = SmallStudy(root=tmp_path, log=MemoryLog(), changed={"arm H000": OTHER})
     study.write_complete()
-    frozen = {arm.id: arm.source for arm in study.frozen.treatments}
+    cells = {cell.arm: cell for cell in study.cells}
     before = FrozenRepair(context_of(study))
-    assert {arm: before.treatment(arm).source for arm in frozen} == frozen
+    with pytest.raises(Refused, match=r"not as frozen: arm H000: .*is new, .* and \d+ more"):
+        before.require_as_frozen(cells["H000"])
+    before.require_as_frozen(cells["H018"])
+    began = study.facts()[-1].seq
     amend(study, TOML)
     after = FrozenRepair(context_of(study))
-    present = registry.source_digest(registry.find_harness("H000"))
-    assert after.treatment("H000").source == present != frozen["H000"]
-    assert after.treatment("H018").source == frozen["H018"]
+    after.require_as_frozen(cells["H000"])
+    assert after.component("arm H000").digest != OTHER.digest
+    assert after.as_of(began).component("arm H000").digest == OTHER.digest
+    assert after.component("arm H018") == before.component("arm H018")
+    recorded = [f.event for f in study.facts() if isinstance(f.event, AmendmentRecorded)][-1]
+    assert [(c.name, c.before, c.reexecuted) for c in recorded.components] == [
+        ("arm H000", OTHER.digest, ())
+    ]
+    found = recorded.components[0].differences
+    assert "harnesses/h000_exact_search.py differs" in found
+    assert f"msgspec 0.1 -> {version('msgspec')}" in found
+
+
+@pytest.fixture
+def _sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one in which the tasks were validated, whatever this host has."""
+    report = SandboxReport(kind="bubblewrap", rungs=(), remedy="")
+    monkeypatch.setattr(actors.repair.freezing, "probe", lambda: report)
+
+
+def begin(study: SmallStudy) -> None:
+    carry_out(context_of(study), StartRun(allow_unsafe_sandbox=True), ORDERS)
+
+
+def frozen_with(tmp_path: Path, changed: Mapping[str, Identity]) -> SmallStudy:
+    study = SmallStudy(root=tmp_path, log=MemoryLog(), changed=changed)
+    study.create()
+    study.mine_all()
+    study.freeze_all()
+    return study
+
+
+@pytest.mark.usefixtures("_sandbox")
+def test_a_changed_arm_stops_its_own_cells_alone_and_by_name(tmp_path: Path) -> None:
+    study = frozen_with(tmp_path, {"arm H000": OTHER})
+    begin(study)
+    progress = fold(Progress(study.artifacts.get), study.facts())
+    started = [f.event for f in study.facts() if isinstance(f.event, RunStarted)][-1]
+    assert started.waiting == ("arm H000",)
+    assert started.program is not None, "all else is recorded as evidence"
+    assert progress.waiting_cells() == {"arm H000": sum(c.arm == "H000" for c in study.cells)}
+    while (cell := progress.next_cell()) is not None:
+        assert cell.cell.arm == "H018"
+        cell.status = "graded"
+    for task in {cell.unit for cell in study.cells}:
+        progress.gold[task, 0] = True
+    with pytest.raises(SafetyStop, match=r"cells? waiting for arm H000, which is not as frozen"):
+        next_step(progress, [])
+
+
+def test_a_run_of_nothing_but_waiting_cells_is_refused(tmp_path: Path) -> None:
+    study = frozen_with(tmp_path, {"arm H000": OTHER, "arm H018": OTHER})
+    with pytest.raises(Refused, match=r"not as frozen: arm H000: .*; arm H018: "):
+        begin(study)
+
+
+@pytest.mark.parametrize("name", ["kernel", "grader", "language python", "server stand_in"])
+def test_what_every_cell_needs_stops_the_run(tmp_path: Path, name: str) -> None:
+    study = frozen_with(tmp_path, {name: OTHER})
+    with pytest.raises(Refused, match=f"not as frozen: {name}: "):
+        begin(study)
+
+
+@pytest.mark.usefixtures("_sandbox")
+@pytest.mark.parametrize("name", ["miner", "analysis"])
+def test_what_no_cell_needs_stops_nothing(tmp_path: Path, name: str) -> None:
+    study = frozen_with(tmp_path, {name: OTHER})
+    begin(study)
+    assert fold(Progress(study.artifacts.get), study.facts()).waiting_cells() == {}
 
 
 def test_tests_run_in_the_kind_of_sandbox_that_validated_the_tasks(
@@ -191,7 +261,6 @@ def test_tests_run_in_the_kind_of_sandbox_that_validated_the_tasks(
         probed = [f.event for f in study.facts() if isinstance(f.event, SandboxProbed)]
         return probed[-1].kind
 
-    amend(study, TOML)  # the libraries that the small study was frozen with are invented
     host("bubblewrap")
     assert start() == "bubblewrap"
     host("namespaces", "bubblewrap")

@@ -82,7 +82,8 @@ def test_a_treatment(copy: Path) -> None:
     )
     printed = run(
         copy,
-        "from harnesses.registry import find_harness, read_prompts\n"
+        "from harnesses.prompts import read_prompts
+from harnesses.registry import find_harness\n"
         "harness = find_harness('H999')\n"
         "print(harness.id, *sorted(read_prompts(harness)))\n",
     )

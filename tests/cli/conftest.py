@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from actors.study.digests import lock_digest, package_files
 from ledger.checkpoint import Checkpointer
 from ledger.cli.main import main
 from ledger.creation import create_ledger
@@ -84,7 +83,6 @@ def record(root: Path, write: Callable[[TinyStudy], None]) -> Path:
     create_ledger(directory)
     log = SqliteLog.open(directory.ledger)
     tiny = TinyStudy(root, log)
-    tiny.code, tiny.lock = package_files(), lock_digest()
     write(tiny)
     Checkpointer(directory).sign(log)
     log.close()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.study.digests import package_files
+from actors.study.components import Identity
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, NewEvent
 from ledger.signing_keys import CONFIG_HOME_VARIABLE
 from ledger.sqlite.log import SqliteLog
 from ledger.study_directory import IMPORTED_MARK, StudyDirectory
-from schemas.events.study import AnalysisCompleted, FrozenFile, OutcomesInspected
+from schemas.events.study import AnalysisCompleted, OutcomesInspected
 from tests.cli.conftest import Run, facts_of, inspections, record
 from tests.projections.tiny_study import TinyStudy, of_type
 from tests.report.small_study import SmallStudy
@@ -75,19 +75,18 @@ def test_what_is_not_as_frozen_is_said(ledger: Run, small: Path, tmp_path: Path)
 
 def test_other_code_than_the_frozen_is_said(ledger: Run, tmp_path: Path) -> None:
     def write(tiny: TinyStudy) -> None:
-        frozen = (FrozenFile(name="actors/gone.py", digest="0" * 64), *package_files())
-        study = SmallStudy(tiny.directory.root, tiny.log, code=frozen)
+        other = Identity({"actors/gone.py": "0" * 64}, {})
+        study = SmallStudy(tiny.directory.root, tiny.log, changed={"analysis": other})
         study.write_run()
         study.grade_everything()
 
     study = record(tmp_path / "study", write)
     ran = ledger("analyze", "--reason", "as planned", "--study", study)
     assert ran.status == 0
-    assert "code       not as frozen: code/actors/gone.py. Put it back (the program: " in ran.out
+    assert "program    not as frozen: analysis: actors/gone.py is gone, ledger/" in ran.out
     assert ledger("report", "--out", tmp_path / "out", "--study", study).status == 0
     page = (tmp_path / "out" / "report.md").read_text()
-    assert "Not as frozen: 1 file of the code that computed this; see Deviations." in page
-    assert "actors/gone.py" in page
+    assert "Not as frozen: 1 component of what computed this; see Deviations." in page
 
 
 def test_all_contrasts_are_printed(ledger: Run, small: Path) -> None:

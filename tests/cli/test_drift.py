@@ -2,15 +2,15 @@
 that nobody works on."""
 
 from collections.abc import Callable
+from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from actors.study.declarations import differs
-from actors.study.digests import package_files
+from actors.study.components import Component, Identity, identity
+from actors.study.declarations import Changes, differs
 from ledger.study_directory import StudyDirectory
-from schemas.events.study import FrozenFile
 from schemas.study_file import parse_study
 from tests.cli.conftest import Run, facts_of, record
 from tests.projections.tiny_study import STUDY_TOML, TinyStudy
@@ -56,31 +56,60 @@ def test_the_status_tells_of_an_edit(
 
 def test_status_and_run_tell_alike_of_another_program(ledger: Run, tmp_path: Path) -> None:
     def write(tiny: TinyStudy) -> None:
-        ours = package_files()
-        other = FrozenFile(name=ours[1].name, digest="0" * 64)
-        gone = FrozenFile(name="actors/gone.py", digest="0" * 64)
-        tiny.code, tiny.lock = (other, *ours[2:], gone), "0" * 64
+        here = identity(Component("grader", ("actors.repair.grading",)))
+        tiny.other = {
+            "grader": Identity(here.files, {**here.libraries, "msgspec": "0.1"}),
+            "gone": Identity({}, {}),
+        }
         tiny.mine()
         tiny.freeze()
 
     study = record(tmp_path / "study", write)
     found = ledger("status", "--json", "--study", study).json["not_as_frozen"]
-    first, second = package_files()[:2]
-    names = ["code/actors/gone.py", f"code/{first.name}", f"code/{second.name}", "libraries"]
-    assert sorted(found) == sorted(names)
+    version = metadata.version("msgspec")
+    assert found == [
+        "gone: it is no component of the study any more",
+        f"grader: msgspec 0.1 -> {version}",
+    ]
     said = ledger("status", "--study", study).out.partition("changed     ")[2].splitlines()[0]
-    assert " and 1 more. Put it back (the program: install what it was frozen with), or" in said
-    assert "family" not in said, "a repair study has none"
-    assert ledger("run", "--study", study).err == f"ledger: {said}\n"
+    assert said == (
+        f"not as frozen: gone: it is no component of the study any more; grader: msgspec 0.1 -> "
+        f"{version}. Put it back (the program: install what it was frozen with), or record the "
+        'change with `ledger amend --reason "…"`'
+    )
+    assert ledger("run", "--study", study).err == (
+        f"ledger: not as frozen: grader: msgspec 0.1 -> {version}. {said.partition('. ')[2]}\n"
+        if ". " not in version
+        else said
+    )
+
+
+def test_components_lists_files_libraries_and_what_changed(ledger: Run, tmp_path: Path) -> None:
+    def write(tiny: TinyStudy) -> None:
+        tiny.other = {"arm H018": Identity({"harnesses/gone.py": "0" * 64}, {})}
+        tiny.mine()
+        tiny.freeze()
+
+    study = record(tmp_path / "study", write)
+    found = ledger("components", "--json", "--study", study).json
+    rows = {row["component"]: row for row in found["rows"]}
+    assert found["frozen"] is True
+    assert [name for name, row in rows.items() if not row["as_frozen"]] == ["arm H018"]
+    assert "harnesses/gone.py is gone" in rows["arm H018"]["differences"]
+    assert "harnesses/h000_exact_search.py" in rows["arm H000"]["files"]
+    assert "harnesses/prompts/h000_system.md" in rows["arm H000"]["files"]
+    assert rows["arm H000"]["libraries"]["google-re2"] == metadata.version("google-re2")
+    out = ledger("components", "--study", study).out
+    assert "1 component not as frozen" in out and "as frozen" in out
 
 
 def test_a_family_can_only_be_put_back() -> None:
     """Amending is no way out where nothing but families has changed."""
     suite = parse_study((files("actors.rehearsal") / "templates" / "transfer.toml").read_bytes())
     families = [f"documents/{name}" for name in suite.bound_documents if "families/" in name][:1]
-    assert families and "amend" not in differs(families, suite)
-    assert "can only be put back" in differs(families, suite)
-    assert "amend" in differs(["study.toml", *families], suite)
+    assert families and "amend" not in differs(Changes(families), suite)
+    assert "can only be put back" in differs(Changes(families), suite)
+    assert "amend" in differs(Changes(["study.toml", *families]), suite)
 
 
 def test_the_status_tells_a_run_at_work_from_a_killed_one(ledger: Run, running: Path) -> None:

@@ -12,6 +12,7 @@ from actors.repair.cell_engine import AnsweredTurn, CellEngine, Ended, NeedModel
 from actors.test_runs.patches import make_patch
 from harnesses import registry
 from harnesses.contract import CellInput
+from harnesses.prompts import read_prompts
 from harnesses.retrieval.snapshot import FileClass, snapshot, snapshot_file
 from harnesses.workspace import Workspace
 from schemas.events.cell import ProtocolViolated, ToolCalled
@@ -64,7 +65,7 @@ def cell() -> CellEngine:
             protected_paths=frozenset({"tests/test_total.py"}),
             classify=lambda path, content: "production",
         ),
-        prompts=registry.read_prompts(harness),
+        prompts=read_prompts(harness),
         turns=budgets.turns,
         tool_calls=budgets.tool_calls,
         test_runs=budgets.test_runs,

@@ -13,14 +13,13 @@ from actors.model_turns import RecordedAnswer, RecordedCall
 from actors.repair.cell_engine import AnsweredTurn, Ended, NeedModel
 from actors.repair.cells import CellActor, finish, new_engine, started
 from actors.repair.frozen_study import FrozenRepair
-from harnesses import registry
 from projections import store
 from schemas.base import Event
 from schemas.commands import AdvanceCell, AskModel
 from schemas.events.cell import BudgetCharged, ToolCalled
 from schemas.events.study import CellReexecuted
 from tests.cli.conftest import Run, facts_of, record
-from tests.projections.tiny_study import ARMS, CELLS, STUDY_TOML, TinyStudy, asked, of_type
+from tests.projections.tiny_study import CELLS, STUDY_TOML, TinyStudy, asked, of_type
 
 CELL = str(CELLS[1])
 
@@ -132,7 +131,6 @@ def write_a_real_cell(tiny: TinyStudy, *, to_the_end: bool = True) -> None:
     root.insert("src", source.write(), pygit2.enums.FileMode.TREE)
     tiny.base_tree = str(root.write())
     tiny.pack = pack_trees(repository, [tiny.base_tree])
-    tiny.sources = {arm: registry.source_digest(registry.find_harness(arm)) for arm in ARMS}
     tiny.mine()
     tiny.freeze()
     tiny.start_run()

@@ -62,7 +62,7 @@ def test_the_files_lie_under_the_head_of_the_analysis(ledger: Run, analysed: Pat
     assert digests["results.json"] == analysis.results.digest
     amendments = (folder / "PROTOCOL_AMENDMENTS.md").read_text()
     assert "No amendment has been recorded." in amendments
-    for what in ("study.toml", "documents", "libraries", "treatments", "tasks"):
+    for what in ("study.toml", "documents", "components", "treatments", "tasks"):
         assert what in amendments, "it says what can be amended"
     assert "Families" not in amendments, "in a study of this kind"
 

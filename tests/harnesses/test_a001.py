@@ -12,7 +12,8 @@ from harnesses.contract import (
     Submit,
     ToolResult,
 )
-from harnesses.registry import HARNESSES, read_prompts
+from harnesses.prompts import read_prompts
+from harnesses.registry import HARNESSES
 from harnesses.tools import dispatch
 from harnesses.tools.edit_blocks import Block, parse_blocks
 from harnesses.tools.outlines import intervals

@@ -18,7 +18,8 @@ from harnesses.contract import (
     ToolResult,
     wire,
 )
-from harnesses.registry import HARNESSES, find_harness, read_prompts
+from harnesses.prompts import read_prompts
+from harnesses.registry import HARNESSES, find_harness
 from harnesses.tools import dispatch
 from harnesses.tools.output import (
     BLOCK_TOKENS,

@@ -39,7 +39,8 @@ from schemas.events.server import (
 )
 from schemas.events.study import (
     AmendmentRecorded,
-    FrozenFile,
+    ComponentChange,
+    FrozenComponent,
     OutcomesInspected,
     PlanPrepared,
     StudyFrozen,
@@ -529,14 +530,28 @@ def test_a_stopped_preflight_is_a_note(whole: TinyStudy, whole_facts: Facts) -> 
 
 
 def test_other_code_after_an_amendment_is_a_note(whole: TinyStudy, whole_facts: Facts) -> None:
-    changed = (FrozenFile(name="code/harnesses/h000_exact_search.py", digest=digest_of("new")),)
-    edit = both(
-        change(AmendmentRecorded, changed=changed),
-        change(CellStarted, arm=digest_of("new")),
-    )
-    verdict = run_audit("identity", whole, edit(whole, whole_facts))
-    assert verdict.status == "ok"
-    assert "H000 has other code from here on" in verdict.findings[0].text
+    def changed(name: str) -> tuple[ComponentChange, ...]:
+        return (
+            ComponentChange(
+                name=name,
+                before=None,
+                after=FrozenComponent(name=name, digest=digest_of("new"), files=None, libraries={}),
+                differences=("harnesses/h000_exact_search.py differs",),
+            ),
+        )
+
+    def verdict_of(name: str) -> Verdict:
+        edit = both(
+            change(AmendmentRecorded, components=changed(name)),
+            change(CellStarted, arm=digest_of("new")),
+        )
+        return run_audit("identity", whole, edit(whole, whole_facts))
+
+    named, whole_program = verdict_of("arm H000"), verdict_of("program")
+    assert named.status == whole_program.status == "ok"
+    assert named.findings == ()
+    assert "H000 has other code from here on" in whole_program.findings[0].text
+    assert verdict_of("arm H018").status == "violated", "another arm is none of its business"
 
 
 def test_a_cell_is_held_to_the_budgets_that_it_began_with(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from actors.repair.components import components
+from actors.study.components import Identity, frozen_component, present_components
 from actors.study.digests import model_digest
 from ledger.artifacts import Artifacts
 from ledger.log import Batch, EventLog, Fact, NewEvent, decode
@@ -62,12 +64,12 @@ from schemas.events.server import (
 from schemas.events.study import (
     AmendmentRecorded,
     AnalysisCompleted,
+    FrozenComponent,
     FrozenFile,
     OutcomesInspected,
     PlanPrepared,
     StudyFrozen,
     TasksFrozen,
-    TreatmentIdentity,
 )
 from schemas.identifiers import (
     LEDGER_STREAM,
@@ -150,12 +152,6 @@ def digest_of(text: str) -> str:
 class TinyStudy:
     """Writes into ``log``; artifacts and ``study.toml`` lie under ``root``."""
 
-    code: tuple[FrozenFile, ...] = (
-        FrozenFile(name="actors/repair/cells.py", digest=digest_of("cells.py")),
-    )
-    lock: str = digest_of("lock")
-    """What the freeze binds of the program."""
-
     def __init__(self, root: Path, log: EventLog, cells: Sequence[CellId] = CELLS) -> None:
         self.cells = cells
         self.directory = StudyDirectory(root)
@@ -168,8 +164,20 @@ class TinyStudy:
         self.study = parse_study(STUDY_TOML.encode())
         self.base_tree = "b" * 40
         self.pack = b""
-        self.sources = {arm: digest_of(arm) for arm in ARMS}
-        """Digest of each arm's code; a test that executes cells sets this and the two above."""
+        self.other: dict[str, Identity | None] = {}
+        """Components that are frozen otherwise than they are here; None: not at all."""
+
+    def components(self) -> tuple[FrozenComponent, ...]:
+        """As the freeze binds them: those of the program that is here, but for ``other``."""
+        present = {**present_components(components(self.study)), **self.other}
+        return tuple(
+            frozen_component(name, found, self.artifacts)
+            for name, found in sorted(present.items())
+            if found is not None
+        )
+
+    def component(self, name: str) -> FrozenComponent:
+        return next(each for each in self.components() if each.name == name)
 
     def facts(self) -> list[Fact]:
         return [decode(stored) for stored in self.log.read()]
@@ -297,13 +305,7 @@ class TinyStudy:
             document_contents=(document,),
             tasks=tasks.tasks.digest,
             plan=plan.plan.digest,
-            treatments=tuple(
-                TreatmentIdentity(id=arm, source=self.sources[arm], prompts=digest_of("prompts"))
-                for arm in ARMS
-            ),
-            code=self.code,
-            grader=digest_of("grader"),
-            lock=self.lock,
+            components=self.components(),
             commit="",
             dirty=False,
             simulated=True,
@@ -331,7 +333,7 @@ class TinyStudy:
             study=self.frozen.digest,
             python="3.11.7",
             platform="Linux x86_64",
-            libraries={},
+            program=None,
             commit="",
             dirty=False,
             resumed=False,
@@ -367,7 +369,7 @@ class TinyStudy:
             cell=cell,
             attempt=attempt,
             unit=sha256(msgspec.json.encode(task, order="sorted")).hexdigest(),
-            arm=self.sources[cell.arm],
+            arm=self.component(f"arm {cell.arm}").digest,
             agent=model_digest(self.study.model(cell.agent)),
             simulated=True,
         )

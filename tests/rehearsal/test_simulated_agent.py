@@ -23,7 +23,8 @@ from actors.rehearsal.simulated_agent import (
 )
 from harnesses.answers import parse_answer
 from harnesses.contract import AskModel, CallTool, CellInput, Submit, ToolResult, wire, wire_tools
-from harnesses.registry import HARNESSES, read_prompts
+from harnesses.prompts import read_prompts
+from harnesses.registry import HARNESSES
 from harnesses.retrieval.snapshot import snapshot, snapshot_file
 from harnesses.tools import dispatch
 from harnesses.workspace import Workspace

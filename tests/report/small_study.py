@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.study.digests import package_files
+from actors.study.components import Identity
 from ledger.log import EventLog
 from schemas.commands import (
     AdvanceCell,
@@ -59,7 +59,6 @@ from schemas.events.study import (
     PlanPrepared,
     StudyFrozen,
     TasksFrozen,
-    TreatmentIdentity,
 )
 from schemas.identifiers import RUN_STREAM, STUDY_STREAM, CellId, parse_cell_id, repository_stream
 from schemas.plan import Plan, PlannedCell
@@ -217,12 +216,14 @@ class SmallStudy(TinyStudy):
     toml: str = TOML
     ran: Mapping[str, Ran] = field(default_factory=lambda: RAN)
     subject: str = "A change"
-    code: tuple[FrozenFile, ...] = field(default_factory=package_files)
     stand_in_answers: bool | None = None
     """As the server and the cells say it; None: as the study does."""
+    changed: Mapping[str, Identity | None] = field(default_factory=dict)
+    """Components that are frozen otherwise than they are here; None: not at all."""
 
     def __post_init__(self) -> None:
         super().__init__(self.root, self.log)
+        self.other = dict(self.changed)
         self.directory.toml.write_text(self.toml)
         self.study = parse_study(self.toml.encode())
         if self.stand_in_answers is None:
@@ -327,13 +328,7 @@ class SmallStudy(TinyStudy):
             document_contents=(),
             tasks=frozen_tasks.tasks.digest,
             plan=plan.plan.digest,
-            treatments=tuple(
-                TreatmentIdentity(id=arm.id, source=digest_of(arm.id), prompts=digest_of("prompts"))
-                for arm in self.study.treatments
-            ),
-            code=self.code,
-            grader=digest_of("grader"),
-            lock=self.lock,
+            components=self.components(),
             commit="c" * 40,
             dirty=False,
             simulated=self.study.simulated,
@@ -349,7 +344,7 @@ class SmallStudy(TinyStudy):
             study=self.frozen.digest,
             python="3.11.7",
             platform="Linux x86_64",
-            libraries={"numpy": "2.0.0", "msgspec": "0.19.0"},
+            program=None,
             commit="c" * 40,
             dirty=False,
             resumed=False,
@@ -435,7 +430,7 @@ class SmallStudy(TinyStudy):
             cell=cell,
             attempt=attempt,
             unit=digest_of(cell.unit),
-            arm=digest_of(cell.arm),
+            arm=self.component(f"arm {cell.arm}").digest,
             agent=digest_of(cell.agent),
             simulated=bool(self.stand_in_answers),
         )
@@ -481,8 +476,11 @@ class SmallStudy(TinyStudy):
         reason: str = "it was better so",
         changed: Sequence[str] = (),
         removed: Sequence[str] = (),
+        components: Sequence[str] = (),
+        reexecuted: Sequence[str] = (),
     ) -> None:
-        """``changed`` and ``removed``: names of what the amendment changes beside study.toml."""
+        """``changed``, ``removed`` and ``components``: names of what the amendment changes beside
+        study.toml; ``reexecuted``: cells that came out the same with these components."""
         recorded = {
             "reason": reason,
             "changes_claim": True,
@@ -493,6 +491,21 @@ class SmallStudy(TinyStudy):
                 *(FrozenFile(name=name, digest=digest_of("changed")) for name in changed),
             ],
             "removed": removed,
+            "components": [
+                {
+                    "name": name,
+                    "before": None,
+                    "after": {
+                        "name": name,
+                        "digest": digest_of("changed"),
+                        "files": None,
+                        "libraries": {},
+                    },
+                    "differences": ["its file differs"],
+                    "reexecuted": reexecuted,
+                }
+                for name in components
+            ],
             "study": self.put(toml, "application/toml"),
         }
         event = msgspec.convert(msgspec.to_builtins(recorded), AmendmentRecorded)

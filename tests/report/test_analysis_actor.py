@@ -10,7 +10,7 @@ import pytest
 from actors.loop import carry_out
 from actors.repair.analysis import ANALYSIS
 from actors.study.analysis import compute, handlers, last_analysis, report_files
-from actors.study.digests import package_files
+from actors.study.components import Component, Identity, identity
 from ledger.checkpoint import Checkpoint, sign_checkpoint
 from ledger.errors import Integrity, Refused
 from ledger.log import decode
@@ -21,7 +21,7 @@ from projections.results import encode_results
 from schemas.base import Event
 from schemas.commands import AnalyseStudy, WriteReport
 from schemas.events.command import CommandCompleted, CommandRefused, CommandRequested
-from schemas.events.study import AnalysisCompleted, FrozenFile, ReportWritten
+from schemas.events.study import AnalysisCompleted, ReportWritten
 from tests.report.conftest import Make, context_of, reported
 from tests.report.small_study import RAN, TOML, SmallStudy
 
@@ -157,7 +157,7 @@ def test_a_report_of_an_outdated_analysis_is_refused(make: Make) -> None:
     order(study, AnalyseStudy())
     study.amend_to(TOML, "after_inspection")
     reason = refusal(study, WriteReport())
-    assert "amendment.recorded.v1" in reason and "again" in reason
+    assert "amendment.recorded.v2" in reason and "again" in reason
     order(study, AnalyseStudy())
     assert isinstance(order(study, WriteReport())[0], ReportWritten)
 
@@ -176,20 +176,19 @@ def test_results_of_another_version_are_refused(make: Make) -> None:
 
 
 def test_code_that_is_not_as_frozen_is_named(make: Make) -> None:
-    present = package_files()
-    frozen = [file for file in present if file.name != "projections/fold.py"]  # new since then
-    changed = next(file for file in frozen if file.name == "projections/analyses/mcnemar.py")
-    frozen[frozen.index(changed)] = msgspec.structs.replace(changed, digest="0" * 64)
-    gone = FrozenFile(name="projections/gone.py", digest="0" * 64)
-    study = make(code=(*frozen, gone))
+    here = identity(Component("analysis", ("projections.repair.declared_analyses",)))
+    files = {**here.files, "projections/gone.py": "0" * 64}
+    files["projections/analyses/mcnemar.py"] = "0" * 64
+    del files["projections/fold.py"]  # new since then
+    study = make(changed={"analysis": Identity(files, {**here.libraries, "numpy": "1.0"})})
     study.write_complete()
-    assert compute(context_of(study), ANALYSIS).code_not_as_frozen == (
-        "projections/analyses/mcnemar.py",
-        "projections/fold.py",
-        "projections/gone.py",
+    (said,) = compute(context_of(study), ANALYSIS).code_not_as_frozen
+    assert said == (
+        "analysis: projections/analyses/mcnemar.py differs, projections/fold.py is new, "
+        "projections/gone.py is gone and 1 more"
     )
     page = reported(study)["report.md"].decode()
-    assert "not as frozen: 3 files, projections/analyses/mcnemar.py, " in page
+    assert "not as frozen: analysis: projections/analyses/mcnemar.py differs" in page
     as_frozen = make()
     as_frozen.write_complete()
     assert compute(context_of(as_frozen), ANALYSIS).code_not_as_frozen == ()

@@ -54,7 +54,7 @@ def run(resumed: bool = False, dirty: bool = False) -> RunStarted:
         study=digest_of("study"),
         python="3.11.7",
         platform="Linux x86_64",
-        libraries={},
+        program=None,
         commit="",
         dirty=dirty,
         resumed=resumed,

@@ -434,10 +434,19 @@ def test_a_title_may_be_corrected_late(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["code/projections/analyses/mcnemar.py", "libraries", "documents/protocol.md"]
+    ("how", "name"),
+    [
+        ("changed", "documents/protocol.md"),
+        ("removed", "documents/protocol.md"),
+        ("components", "kernel"),
+        ("components", "grader"),
+        ("components", "language python"),
+        ("components", "server stand_in"),
+        ("components", "analysis"),
+        ("components", "program"),
+    ],
 )
-@pytest.mark.parametrize("how", ["changed", "removed"])
-def test_other_code_libraries_or_documents_late_make_everything_exploratory(
+def test_what_every_contrast_rests_on_makes_all_exploratory_when_it_changes_late(
     make: Make, name: str, how: str
 ) -> None:
     study = make()
@@ -454,8 +463,31 @@ def test_other_code_libraries_or_documents_late_make_everything_exploratory(
 def test_other_code_before_the_first_cell_stays_confirmatory(make: Make) -> None:
     study = make()
     study.write_complete()
-    study.amend_to(TOML, "before_first_cell", changed=["code/actors/cells.py"])
+    study.amend_to(TOML, "before_first_cell", components=["kernel"])
     assert set(standings(study).values()) == {("confirmatory", True)}
+
+
+def test_another_arm_or_the_miner_leaves_a_contrast_confirmatory(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    study.amend_to(TOML, "after_first_cell", components=["miner", "arm H999"])
+    assert set(standings(study).values()) == {("confirmatory", False)}
+    study.amend_to(TOML, "after_first_cell", components=["arm H018"])
+    own = {c.id for c in study.study.contrasts if "H018" in (c.new, c.baseline)}
+    found = standings(study)
+    assert own and {found[name] for name in own} == {("exploratory", True)}
+    assert {found[name] for name in found.keys() - own} <= {("confirmatory", False)}
+
+
+def test_code_whose_finished_cells_execute_again_to_the_same_bytes_demotes_nothing(
+    make: Make,
+) -> None:
+    study = make()
+    study.write_complete()
+    study.amend_to(
+        TOML, "after_inspection", components=["kernel", "arm H018"], reexecuted=["R001-001/H018"]
+    )
+    assert set(standings(study).values()) == {("confirmatory", False)}
 
 
 # --- simulation ----------------------------------------------------------------------------------

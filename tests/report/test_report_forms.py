@@ -365,10 +365,10 @@ def test_deviations_are_named_with_their_records(make: Make) -> None:
     seqs = {
         fact.event.TYPE: fact.seq
         for fact in study.facts()
-        if fact.event.TYPE in ("amendment.recorded.v1", "cell.voided.v1", "outcomes.inspected.v1")
+        if fact.event.TYPE in ("amendment.recorded.v2", "cell.voided.v1", "outcomes.inspected.v1")
     }
     assert (
-        f"| amendment after the first cell: exploratory | {seqs['amendment.recorded.v1']} | the "
+        f"| amendment after the first cell: exploratory | {seqs['amendment.recorded.v2']} | the "
         "wording was corrected |"
     ) in section
     assert f"| cell voided | {seqs['cell.voided.v1']} | R001-001/H000/M003/0: its gold" in section
@@ -412,7 +412,7 @@ def test_models_and_budgets_stand_as_cells_began_with_them(make: Make) -> None:
     frozen, amended = (
         fact.seq
         for fact in study.facts()
-        if fact.event.TYPE in ("study.frozen.v1", "amendment.recorded.v1")
+        if fact.event.TYPE in ("study.frozen.v2", "amendment.recorded.v2")
     )
     results = msgspec.json.decode(files["results.json"], type=Results)
     assert [
@@ -471,7 +471,7 @@ def test_an_exploratory_primary_says_so_first(make: Make) -> None:
     study.write_complete()
     study.amend_to(TOML.replace("[analysis]", "[analysis]\nalpha = 0.6"), "after_inspection")
     markdown = reported(study)["report.md"].decode()
-    seq = next(fact.seq for fact in study.facts() if fact.event.TYPE == "amendment.recorded.v1")
+    seq = next(fact.seq for fact in study.facts() if fact.event.TYPE == "amendment.recorded.v2")
     assert f"Exploratory, changed after the first cell (record {seq}). H018 against" in markdown
     assert "p = 0.5000 \u2264 0.6" in markdown
     assert "| shown, exploratory |" in markdown

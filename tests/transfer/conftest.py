@@ -98,10 +98,7 @@ class InHand:
             document_contents=(),
             tasks="0" * 64,
             plan="0" * 64,
-            treatments=(),
-            code=(),
-            grader="0" * 64,
-            lock="0" * 64,
+            components=(),
             commit="",
             dirty=False,
             simulated=True,
@@ -111,6 +108,9 @@ class InHand:
         unit = next(unit for unit in self.suite.units if unit.unit == name)
         family = next(item for item in self.suite.families if item.family_id == unit.family_id)
         return unit, family, family.case(unit.case_id)
+
+    def require_as_frozen(self, cell: CellId) -> None:
+        """Nothing here is frozen from a program."""
 
     def digests(self, cell: CellId) -> tuple[str, str, str]:
         unit, arm, agent = (

@@ -6,6 +6,7 @@ from typing import ClassVar
 import msgspec
 
 from ledger.log import Fact
+from projections.amendments import Amendments
 from projections.audits.finding import Severity
 from projections.audits.identity import identity_digest
 from projections.fold import ReadArtifact
@@ -23,9 +24,11 @@ class RepairIdentities:
 
     def __init__(self, read: ReadArtifact) -> None:
         self._read = read
+        self._amendments = Amendments(read)
         self.frozen_units: ArtifactRef | None = None
         self.arms: dict[str, str] = {}
         self.agents: dict[str, str] = {}
+        self.code_of_agents: tuple[str, ...] = ()
 
     def apply(self, fact: Fact) -> None:
         match fact.event:
@@ -36,8 +39,12 @@ class RepairIdentities:
                 if not isinstance(study, RepairStudy):
                     return
                 self.agents = {model.id: identity_digest(model) for model in study.models}
-                if isinstance(event, StudyFrozen):
-                    self.arms = {treatment.id: treatment.source for treatment in event.treatments}
+                self._amendments.apply(fact)
+                self.arms = {
+                    name.removeprefix("arm "): component.digest
+                    for name, component in self._amendments.components.items()
+                    if name.startswith("arm ")
+                }
 
     def read_units(self, content: bytes) -> dict[str, str]:
         tasks = msgspec.json.decode(content, type=list[Task])

@@ -110,7 +110,7 @@ def remarks(inputs: ReportInputs) -> tuple[str, ...]:
         remarks.append(f"Contrasts that were declared and that amendments took out: {names}.")
     if results.code_not_as_frozen:
         remarks.append(
-            f"Not as frozen: {counted(len(results.code_not_as_frozen), 'file')} of the code that "
+            f"Not as frozen: {counted(len(results.code_not_as_frozen), 'component')} of what "
             "computed this; see Deviations."
         )
     late = [row for row in inputs.amendments.recorded if row.finding != "before_first_cell"]

@@ -34,6 +34,7 @@ class TransferIdentities:
         self.frozen_units: ArtifactRef | None = None
         self.arms: dict[str, str] = {}
         self.agents: dict[str, str] = {}
+        self.code_of_agents: tuple[str, ...] = ()
 
     def apply(self, fact: Fact) -> None:
         if isinstance(fact.event, FrozenPrograms.FOLDS):
@@ -45,9 +46,16 @@ class TransferIdentities:
                 self._amendments.apply(fact)
                 study = parse_study(self._read(event.study))
                 if isinstance(study, TransferStudy):
-                    code = self._amendments.code()
-                    self.arms = {m.id: memory_digest(m, code) for m in study.memories}
-                    self.agents = {d.id: driver_digest(study, d, code) for d in study.drivers}
+                    code = self._amendments.components
+                    self.arms = {
+                        memory.id: memory_digest(memory, code.get(f"memory {memory.id}"))
+                        for memory in study.memories
+                    }
+                    self.agents = {
+                        driver.id: driver_digest(study, driver, code.get(f"driver {driver.id}"))
+                        for driver in study.drivers
+                    }
+                    self.code_of_agents = tuple(self.agents)
 
     def read_units(self, content: bytes) -> dict[str, str]:
         suite = msgspec.json.decode(content, type=FrozenSuite)

@@ -108,7 +108,8 @@ def remarks(inputs: TransferInputs) -> tuple[str, ...]:
             f"{', '.join(weak)}."
         )
     frozen = inputs.conduct.frozen
-    if frozen is not None and frozen.grader != results.scorer:
+    scorers = [c.digest for c in frozen.components if c.name == "scorer"] if frozen else []
+    if scorers and results.scorer not in scorers:
         remarks.append("The scorer is not the one that was frozen; see Deviations.")
     if results.waiting:
         remarks.append(interim_sentence(results))
