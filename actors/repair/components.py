@@ -25,7 +25,11 @@ def components(declared: Study) -> Sequence[Component]:
             replayed=True,
         ),
         Component("grader", ("actors.repair.grading",)),
-        *(Component(f"language {name}", LANGUAGES[name]) for name in study.languages),
+        *(
+            Component(f"language {name}", LANGUAGES[name])
+            for name in study.languages
+            if name in LANGUAGES
+        ),
         Component("miner", ("actors.mining.handlers",)),
         Component("analysis", ("projections.repair.declared_analyses",)),
         *model_adapter(study),

@@ -33,7 +33,7 @@ def test_the_card_names_study_ledger_and_key_and_never_changes(
     card = ledger("register", "--study", frozen).out
     fields = dict(line.split("  ", 1) for line in card.splitlines()[1:])
     facts = facts_of(frozen)
-    (digest,) = (f.event.digest for f in facts if f.event.TYPE == "study.frozen.v1")
+    (digest,) = (f.event.digest for f in facts if f.event.TYPE == "study.frozen.v2")
     assert card.startswith("laboratory-ledger registration card v1\n")
     assert fields["study digest"].strip() == digest
     assert fields["ledger"].strip() == facts[0].event.uuid

@@ -16,7 +16,7 @@ from actors.loop import LEASE_SECONDS, Context, Done, Handlers, Work, carry_out,
 from actors.sandbox import SandboxReport
 from actors.study import freezing
 from actors.study.analysis import Analysis, Recorded, Summary
-from actors.study.digests import package_files
+from actors.study.components import KERNEL, Component
 from actors.study.kind import FreezeSummary, StudyKind, Template
 from actors.study.reexecution import Comparison
 from actors.study_kinds import KINDS, orders_in
@@ -73,6 +73,9 @@ class CoinStudy(Study):
     def model_of(self, agent: str) -> str:
         return ""
 
+    def cell_components(self, cell: CellId) -> tuple[str, ...]:
+        return ()
+
     def check(self, refuse: Refuse) -> None:
         if not self.coins:
             refuse("coins", "at least one")
@@ -102,6 +105,10 @@ def plan_of(study: CoinStudy) -> Plan:
     )
 
 
+def components(study: Study) -> Sequence[Component]:
+    return [Component("kernel", KERNEL)]
+
+
 def freeze(work: Work) -> Done:
     content, study = work.context.directory.read_study_of(CoinStudy)
     freezing.refuse_if_frozen(work, " already")
@@ -110,19 +117,17 @@ def freeze(work: Work) -> Done:
         work,
         content,
         study,
-        package_files(),
+        components(study),
         tasks=NOTHING,
         plan=planned.plan.digest,
-        treatments=(),
-        grader=NOTHING,
     )
     return Done([NewEvent(STUDY_STREAM, event) for event in (planned, frozen)])
 
 
 def start_run(work: Work) -> Done:
-    study, progress = freezing.require_as_frozen(work, CoinStudy)
+    study, progress, waiting = freezing.require_as_frozen(work, CoinStudy, components)
     report = SandboxReport(kind="none", rungs=(), remedy="")
-    return freezing.start_run(work, study, progress, report)
+    return freezing.start_run(work, study, progress, waiting, report)
 
 
 def next_step(progress: Progress, pending: Sequence[commands.Command]) -> Done:
@@ -180,6 +185,7 @@ COINS = StudyKind(
     freeze_summary=lambda context, progress, frozen: FreezeSummary(
         counts={"coins": len(progress.cells)}, bound=(f"{len(progress.cells)} coins",)
     ),
+    components=components,
     status=lambda progress: ("coins       of metal",),
     roles=("memory_session",),
     workers=workers,

@@ -12,12 +12,15 @@ from msgspec import inspect
 from ledger.codec import (
     decode_as_recorded,
     decode_envelope,
+    decode_event,
     encode_data,
     encode_record,
 )
 from schemas.base import Event
 from schemas.events import ALL_EVENTS, EVENT_TYPES
 from schemas.events.earlier import EARLIER_FORMS
+from schemas.events.run import RunStarted
+from schemas.events.study import AmendmentRecorded, StudyFrozen
 from tests.golden.make_golden import DIRECTORY, golden_files
 
 GOLDEN = dict(golden_files())
@@ -42,6 +45,53 @@ def test_a_golden_record_reads_and_encodes_to_the_same_bytes(path: Path) -> None
     assert encode_data(event) == bytes(envelope.data)
     assert encode_record(envelope) == record
     assert path.read_bytes() == GOLDEN[path], "a changed meaning is a new tag and an upcaster"
+
+
+def read_golden(tag: str) -> Event:
+    class Golden(msgspec.Struct):
+        record: msgspec.Raw
+
+    content = (DIRECTORY / "events" / f"{tag}.json").read_bytes()
+    return decode_event(decode_envelope(bytes(msgspec.json.decode(content, type=Golden).record)))
+
+
+def test_a_record_of_an_earlier_form_is_read_in_todays() -> None:
+    frozen = read_golden("study.frozen.v1")
+    assert isinstance(frozen, StudyFrozen)
+    names = [component.name for component in frozen.components]
+    assert names[0] == "program" and all(name.startswith("arm ") for name in names[1:])
+    assert all(component.files is None for component in frozen.components)
+    amended = read_golden("amendment.recorded.v1")
+    assert isinstance(amended, AmendmentRecorded)
+    assert not any(file.name.startswith("code/") for file in amended.changed)
+    run = read_golden("run.started.v1")
+    assert isinstance(run, RunStarted) and run.program is None and run.waiting == ()
+
+
+def test_code_in_an_amendment_of_an_earlier_form_is_of_the_whole_program() -> None:
+    earlier = EARLIER_FORMS["amendment.recorded.v1"]
+    old = msgspec.convert(
+        {
+            "reason": "r",
+            "changes_claim": False,
+            "finding": "after_first_cell",
+            "inspections": [],
+            "changed": [
+                {"name": "code/ledger/log.py", "digest": "1" * 64},
+                {"name": "documents/a.md", "digest": "2" * 64},
+            ],
+            "removed": ["libraries"],
+            "study": {"digest": "3" * 64, "length": 1, "media_type": "application/toml"},
+        },
+        earlier.form,
+    )
+    amended = earlier.upcast(old)
+    assert isinstance(amended, AmendmentRecorded)
+    assert [file.name for file in amended.changed] == ["documents/a.md"]
+    assert amended.removed == ()
+    (change,) = amended.components
+    assert change.name == "program"
+    assert change.differences == ("ledger/log.py differs", "libraries is gone")
 
 
 def test_the_envelope_is_laid_out_as_documented() -> None:
