@@ -41,7 +41,6 @@ BY_NAME = {component.name: component for component in ALL}
 DYNAMIC = ("import_module", "__import__", "entry_points", "run_module", "run_path", "exec", "eval")
 DECLARED_DYNAMIC = {
     "ledger/cli/main.py",  # a command by its name; the command line is of no component
-    "ledger/cli/docs.py",  # generates documents
 }
 
 
