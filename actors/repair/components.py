@@ -3,14 +3,27 @@
 from collections.abc import Mapping, Sequence
 
 from actors.study.components import KERNEL, Component, model_adapter
+from actors.study.digests import ROOT
 from harnesses import registry
 from schemas.repair.study import RepairStudy
 from schemas.study import Study, of_kind
 
-LANGUAGES: Mapping[str, tuple[str, ...]] = {
-    "python": ("actors.languages.python", "actors.languages.python.reporter"),
+IN_A_TEST_PROCESS: Mapping[str, tuple[str, ...]] = {
+    "python": ("actors.languages.python.reporter",),
 }
-"""Entry points of every language, with what runs inside a test process."""
+"""Modules of a language that other processes load."""
+
+
+def language(name: str) -> Component:
+    """The package of a language, with every file in it that is no module."""
+    package = f"actors/languages/{name}"
+    data = sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc", ".swp")
+    )
+    entry_points = (package.replace("/", "."), *IN_A_TEST_PROCESS.get(name, ()))
+    return Component(f"language {name}", entry_points, tuple(data))
 
 
 def components(declared: Study) -> Sequence[Component]:
@@ -25,11 +38,7 @@ def components(declared: Study) -> Sequence[Component]:
             replayed=True,
         ),
         Component("grader", ("actors.repair.grading",)),
-        *(
-            Component(f"language {name}", LANGUAGES[name])
-            for name in study.languages
-            if name in LANGUAGES
-        ),
+        *(language(name) for name in study.languages),
         Component("miner", ("actors.mining.handlers",)),
         Component("analysis", ("projections.repair.declared_analyses",)),
         *model_adapter(study),

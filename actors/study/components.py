@@ -24,6 +24,7 @@ from schemas.study import Study
 TABLES = (
     "actors.languages.registry",
     "actors.memory_systems.registry",
+    "actors.servers.registry",
     "actors.study_kinds",
     "harnesses.drivers.registry",
     "harnesses.registry",
@@ -42,13 +43,8 @@ KERNEL = (
 )
 """What every kind of study is run by; each adds its own cells and order of work."""
 
-SERVERS: Mapping[str, str] = {
-    "llamacpp": "actors.servers.llamacpp",
-    "lmstudio": "actors.servers.lmstudio",
-    "openai": "actors.servers.openai",
-    "stand_in": "actors.servers.lmstudio",
-}
-"""The model adapter of every kind of server; the stand-in speaks like LM Studio."""
+SPEAKS_LIKE = {"stand_in": "lmstudio"}
+"""Kinds of server that another one's adapter asks."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,8 @@ def model_adapter(study: Study) -> list[Component]:
     """The adapter of the study's model server; none where no model is asked."""
     if not study.models:
         return []
-    return [Component(study.server_component, (SERVERS[study.server.kind],))]
+    kind = study.server.kind
+    return [Component(study.server_component, (f"actors.servers.{SPEAKS_LIKE.get(kind, kind)}",))]
 
 
 def modules_of(component: Component) -> frozenset[str]:

@@ -18,6 +18,7 @@ from actors.repair.cell_engine import (
 )
 from harnesses import registry
 from harnesses.contract import CellInput
+from harnesses.prompts import read_prompts
 from harnesses.retrieval.index import CommitIndex, index_in_memory
 from harnesses.retrieval.snapshot import Snapshot, snapshot, snapshot_file
 from harnesses.workspace import Workspace

@@ -70,10 +70,9 @@ def test_a_treatment(copy: Path) -> None:
         shutil.copy(prompts / f"h000_{name}.md", prompts / f"h999_{name}.md")
     path = copy / "harnesses/registry.py"
     registry = path.read_text(encoding="utf-8")
-    found = re.search(r'    "H000": Harness\(.*?\n    \),\n', registry, re.DOTALL)
-    assert found is not None
-    entry = found[0].replace("H000", "H999").replace("h000_exact_search", "h999_scratch")
-    registry = registry.replace(found[0], found[0] + entry)
+    entry = '    "H000": h000_exact_search.HARNESS,\n'
+    assert registry.count(entry) == 1
+    registry = registry.replace(entry, entry + '    "H999": h999_scratch.HARNESS,\n')
     path.write_text(
         registry.replace(
             "    h000_exact_search,\n", "    h000_exact_search,\n    h999_scratch,\n", 1
@@ -82,8 +81,8 @@ def test_a_treatment(copy: Path) -> None:
     )
     printed = run(
         copy,
-        "from harnesses.prompts import read_prompts
-from harnesses.registry import find_harness\n"
+        "from harnesses.prompts import read_prompts\n"
+        "from harnesses.registry import find_harness\n"
         "harness = find_harness('H999')\n"
         "print(harness.id, *sorted(read_prompts(harness)))\n",
     )

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.repair.components import LANGUAGES
+from actors.languages.registry import LANGUAGES
 from actors.repair.components import components as of_repair
-from actors.study.components import SERVERS, TABLES, Component, identity, modules_of
+from actors.repair.components import language
+from actors.study.components import TABLES, Component, identity, modules_of
 from actors.study.digests import PACKAGES, ROOT
 from actors.transfer.components import MEMORIES
 from actors.transfer.components import components as of_transfer
@@ -29,10 +30,12 @@ def declared() -> Iterator[Component]:
     for template in ("repair", "study-2"):
         yield from of_repair(parse_study((TEMPLATES / f"{template}.toml").read_bytes()))
     yield from of_transfer(parse_study((TEMPLATES / "transfer.toml").read_bytes()))
-    for name, entries in (*MEMORIES.items(), *LANGUAGES.items()):
+    for name, entries in MEMORIES.items():
         yield Component(name, entries)
-    for name, entry in SERVERS.items():
-        yield Component(f"server {name}", (entry,))
+    for name in LANGUAGES:
+        yield language(name)
+    for kind in ("llamacpp", "lmstudio", "openai"):
+        yield Component(f"server {kind}", (f"actors.servers.{kind}",))
 
 
 ALL = sorted(set(declared()), key=lambda component: (component.name, component.entry_points))
