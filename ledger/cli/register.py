@@ -78,8 +78,9 @@ def command(study: Path, as_json: bool, where: str | None, receipt: Path | None)
 
 def _card(context: Context) -> str:
     """The card: the same for ever, since it says nothing of what came after the freeze."""
-    from ledger.checkpoint import ledger_key
+    from ledger.last_seen import known_ledger
     from ledger.log import decode
+    from ledger.signing_keys import config_home
     from schemas.events.ledger import LedgerCreated
     from schemas.events.study import StudyFrozen
 
@@ -93,6 +94,8 @@ def _card(context: Context) -> str:
         for stored in context.log.read_stream("study")
         if stored.envelope().type == StudyFrozen.TYPE
     )
+    known = known_ledger(config_home(), context.directory.ledger)
+    key = known.key if known is not None else "unknown here; `ledger import --key` tells it"
     lines = (
         CARD_LABEL,
         f"study digest  {frozen.digest}",
@@ -101,7 +104,7 @@ def _card(context: Context) -> str:
         f"question      {study.question}",
         f"ledger        {created.uuid}",
         f"frozen at     record {stored.seq}, leaf {stored.leaf.hex()}",
-        f"key           {ledger_key(context.log)}",
+        f"key           {key}",
     )
     return "".join(f"{printable(line)}\n" for line in lines)
 

@@ -295,6 +295,9 @@ def _completion(pairs: Iterable[PairedOutcome], confidence: Fraction) -> Complet
 def _hierarchical(study: RepairStudy, matrix: Sequence[AnalysedCell]) -> ModelResult | None:
     """The model of all observed cells of the matrix; the first declared level of each factor is
     its reference, of treatments the primary contrast's baseline."""
+    treatments = [treatment.id for treatment in study.treatments]
+    models = [model.id for model in study.models]
+    repositories = [repository.id for repository in study.repositories]
     observed = [
         BinaryCell(
             task=cell.task,
@@ -305,15 +308,18 @@ def _hierarchical(study: RepairStudy, matrix: Sequence[AnalysedCell]) -> ModelRe
         )
         for cell in matrix
         if cell.resolved is not None
+        and cell.treatment in treatments
+        and cell.model in models
+        and cell.repository in repositories
     ]
     if not study.analysis.hierarchical_model or not observed:
         return None
     primary = next((contrast for contrast in study.contrasts if contrast.primary), None)
     return fit_ladder(
         observed,
-        treatments=_first(primary.baseline if primary else None, [t.id for t in study.treatments]),
-        models=_first(primary.model if primary else None, [model.id for model in study.models]),
-        repositories=[repository.id for repository in study.repositories],
+        treatments=_first(primary.baseline if primary else None, treatments),
+        models=_first(primary.model if primary else None, models),
+        repositories=repositories,
         languages={repository.id: repository.language for repository in study.repositories},
         contrasts={c.id: (c.new, c.baseline, c.model) for c in study.contrasts},
     )

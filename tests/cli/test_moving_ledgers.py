@@ -73,11 +73,12 @@ READING = {
     "audit": ("completeness",),
     "prove": ("0",),
     "analyze": ("--check",),
+    "register": (),
     "report": (),
     "gc": (),
     "tasks": ("show",),
     "corrections": ("list",),
-    "transfer": ("repair", "list"),
+    "transfer": ("remediation", "list"),
     "export": ("{new}",),
     "backup": ("{new}",),
 }
@@ -90,9 +91,9 @@ WRITING = {
     "amend": (("--reason", "x"),),
     "checkpoint": ((),),
     "transfer": (
-        ("repair", "rerun", "R1"),
-        ("repair", "close", "R1", "--limitation", "x"),
-        ("repair", "abandon", "R1", "--reason", "x"),
+        ("remediation", "rerun", "R1"),
+        ("remediation", "close", "R1", "--limitation", "x"),
+        ("remediation", "abandon", "R1", "--reason", "x"),
     ),
     "gc": (("--remove",),),
 }
