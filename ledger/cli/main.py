@@ -50,6 +50,7 @@ COMMANDS = {
     "corrections": "Add corrections, and move them through their life",
     "transfer": "Write and review the families of a transfer study",
     "power": "Exact power of McNemar's test",
+    "retrieval": "Measure and explain how the arms' engines find files",
     "doctor": "Say what this host has and what to install for what",
     "docs": "Write or check the generated documents",
 }
