@@ -84,6 +84,12 @@ class ModelServerActor:
         self._residency: Literal["checked", "unobserved"] = (
             "checked" if "residency_control" in server.capabilities else "unobserved"
         )
+        if study.server.residency == "checked" and self._residency == "unobserved":
+            raise PreflightMismatch(
+                "the study demands that at most one model is in memory, and a server of kind "
+                f'"{study.server.kind}" does not show it: name "lmstudio", or declare '
+                '`server.residency = "unobserved"` before the freeze'
+            )
         self._residency_known = False
 
     # ---- residency ---------------------------------------------------------------------------

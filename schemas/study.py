@@ -78,8 +78,8 @@ class Server(Value):
         Literal["lmstudio", "stand_in", "openai", "llamacpp"],
         Meta(
             description="`stand_in` starts the simulated LM Studio, only with simulated = true; "
-            "`openai`: any server of that form (Ollama, vLLM), and `llamacpp`: in this process, "
-            'extra real-model; both only with kind = "transfer"'
+            "`openai`: any server of that form (Ollama, vLLM); `llamacpp`: in this process, "
+            "extra real-model"
         ),
     ] = "lmstudio"
     url: Annotated[
@@ -90,6 +90,13 @@ class Server(Value):
         ),
         Meta(description="where it answers; `stand_in` and `llamacpp` find a port themselves"),
     ] = "http://127.0.0.1:1234"
+    residency: Annotated[
+        Literal["checked", "unobserved"],
+        Meta(
+            description="`checked`: at most one model is in memory, and the log proves it; "
+            "`unobserved`: not demanded, as for a server that cannot show it (`openai`)"
+        ),
+    ] = "checked"
     weights: Annotated[
         str,
         Meta(
@@ -235,6 +242,12 @@ def check_server(server: Server, models: Sequence[Model], simulated: bool, refus
         refuse("server.kind", '"stand_in" goes with `simulated = true`, and only with it')
     if int(server.url.rpartition(":")[2]) > MAX_PORT:
         refuse("server.url", f"{server.url}: a port is at most {MAX_PORT}")
+    if server.kind == "openai" and server.residency == "checked":
+        refuse(
+            "server.residency",
+            'a server of kind "openai" does not show what is in its memory: write `residency = '
+            '"unobserved"`, or name "lmstudio"',
+        )
     if server.weights and server.kind != "llamacpp":
         refuse("server.weights", 'goes with `kind = "llamacpp"`, and only with it')
     if server.kind == "llamacpp":
@@ -298,6 +311,16 @@ def missing_ids(needed: Mapping[str, tuple[Iterable[str], Iterable[str]]]) -> li
 
 def needed_by_cells(missing: Iterable[str]) -> list[str]:
     return [f"planned cells need {name}, which is not declared" for name in missing]
+
+
+def other_residency(before: Server, after: Server) -> list[str]:
+    """Whether residency is demanded is frozen: half of a proof is none."""
+    if before.residency == after.residency:
+        return []
+    return [
+        f"`server.residency` was {before.residency} and is {after.residency}: keep it as it was. "
+        "A server that cannot show its memory is for another study"
+    ]
 
 
 def other_models(before: Sequence[Model], after: Sequence[Model]) -> list[str]:

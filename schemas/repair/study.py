@@ -25,6 +25,7 @@ from schemas.study import (
     missing_ids,
     needed_by_cells,
     other_models,
+    other_residency,
 )
 
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -353,8 +354,8 @@ class RepairStudy(Study):
         )
 
     def not_amendable(self, before: Self, cells: Sequence[CellId], begun: bool) -> list[str]:
-        """Treatments and models of planned cells can be corrected until the first has begun, and
-        all that is planned stays declared."""
+        """Treatments and models of planned cells can be corrected until the first has begun; all
+        that is planned stays declared, and residency demanded or not."""
         roles = {treatment.id: treatment.role for treatment in self.treatments}
         other_roles = [
             f"treatment {treatment.id} was of role {treatment.role} and is "
@@ -362,10 +363,13 @@ class RepairStudy(Study):
             for treatment in before.treatments
             if roles.get(treatment.id, treatment.role) != treatment.role
         ]
-        missing = needed_by_cells(self.undeclared(cells))
+        always = [
+            *other_residency(before.server, self.server),
+            *needed_by_cells(self.undeclared(cells)),
+        ]
         if not begun:
-            return missing
-        return [*other_models(before.models, self.models), *missing, *other_roles]
+            return always
+        return [*other_models(before.models, self.models), *always, *other_roles]
 
     def check(self, refuse: Refuse) -> None:
         for key, ids in (
@@ -397,12 +401,6 @@ class RepairStudy(Study):
         if sum(contrast.primary for contrast in self.contrasts) > 1:
             refuse("contrasts", "at most one contrast is primary")
         check_server(self.server, self.models, self.simulated, refuse)
-        if self.server.kind in ("openai", "llamacpp"):
-            refuse(
-                "server.kind",
-                f"{self.server.kind!r}: a study of repairs compares models one at a time, by "
-                'native tool calls, on a server that shows what is in its memory: "lmstudio"',
-            )
         if self.preregistered and self.grading.when != "end":
             refuse("grading.when", 'a preregistered study grades at the "end"')
         _check_paths(self, refuse)

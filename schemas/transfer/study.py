@@ -23,6 +23,7 @@ from schemas.study import (
     missing_ids,
     needed_by_cells,
     other_models,
+    other_residency,
 )
 from schemas.transfer.correction import CorrectionClass, Name
 
@@ -233,8 +234,9 @@ class TransferStudy(Study):
         )
 
     def not_amendable(self, before: Self, cells: Sequence[CellId], begun: bool) -> list[str]:
-        """The suite never; memories, drivers, systems and models until the first run has begun."""
-        problems = []
+        """The suite and whether residency is demanded never; memories, drivers, systems and models
+        until the first run has begun."""
+        problems = other_residency(before.server, self.server)
         if self.suite != before.suite:
             problems.append(
                 "[suite] changed, and families, version, trials, distractors and policies are what "

@@ -24,14 +24,22 @@ from actors.servers.contract import (
     Unloaded,
 )
 from actors.servers.lmstudio import Limits, LMStudio
+from actors.servers.openai import OpenAICompatible
 from ledger.errors import PreflightMismatch, SafetyStop
 from ledger.log import Fact, NewEvent
 from schemas.commands import AdvanceCell, AskModel, ContinueStudy, EnsureResident, ReleaseModels
 from schemas.events.cell import TurnAbandoned, TurnAnswered, TurnFailed, TurnStarted
-from schemas.events.server import ModelLoadStarted, ModelLost, ModelUnloaded, ServerMismatched
+from schemas.events.server import (
+    ModelLoaded,
+    ModelLoadStarted,
+    ModelLost,
+    ModelUnloaded,
+    ServerMismatched,
+)
 from schemas.repair.study import RepairStudy
-from schemas.study import Model, of_kind
+from schemas.study import Model, Server, of_kind
 from schemas.study_file import parse_study
+from tests.servers.openai_fake import MODEL, OpenAIFake
 
 TOKEN = "a token of the tests"
 CELL = "R001-001/H000/M002/0"
@@ -506,6 +514,27 @@ def test_an_answer_says_whether_a_stand_in_gave_it(
     ask(actor, take, context)
     answers = [f.event.simulated for f in events() if isinstance(f.event, TurnAnswered)]
     assert answers == [True]
+
+
+def test_a_study_that_demands_no_residency_asks_any_server(
+    take: Take, events: Events, context: Context
+) -> None:
+    model = msgspec.structs.replace(STUDY.model("M002"), key=MODEL, rehearsal=None)
+    server = Server(kind="openai", residency="unobserved")
+    study = msgspec.structs.replace(STUDY, simulated=False, models=(model,), server=server)
+    with OpenAIFake(answer=lambda body, number: {"calls": [("submit", {})]}).running() as fake:
+        client = OpenAICompatible(fake.url, SHORT)
+        actor = ModelServerActor(study, client, REPAIR.advance)
+        assert ensure(actor, take).requests == [AdvanceCell(cell=CELL)]
+        finish(context)
+        assert ask(actor, take, context).requests == [AdvanceCell(cell=CELL)]
+        client.close()
+    (loaded,) = [fact.event for fact in events() if isinstance(fact.event, ModelLoaded)]
+    assert (loaded.model, loaded.residency, loaded.simulated) == ("M002", "unobserved", False)
+    (answered,) = [fact.event for fact in events() if isinstance(fact.event, TurnAnswered)]
+    stored = context.artifacts.get(answered.answer)
+    (call,) = msgspec.json.decode(stored, type=RecordedAnswer).calls
+    assert (call.name, call.arguments) == ("submit", "{}")
 
 
 def test_a_server_that_is_gone_is_noticed_before_the_retry_and_costs_no_attempt_of_the_cell(

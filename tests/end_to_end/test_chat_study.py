@@ -51,7 +51,7 @@ def fake() -> Iterator[OpenAIFake]:
 
 @pytest.fixture(scope="module")
 def completed(fake: OpenAIFake, tmp_path_factory: pytest.TempPathFactory) -> StudyOnDisk:
-    server = f'kind = "openai"\nurl = "{fake.url}"'
+    server = f'kind = "openai"\nresidency = "unobserved"\nurl = "{fake.url}"'
     study = begin(tmp_path_factory.mktemp("chat"), server=server, key=MODEL)
     fake.listing, listed = {"data": []}, fake.listing
     refused = study.ledger_command("run")

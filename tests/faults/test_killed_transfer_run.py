@@ -76,7 +76,7 @@ def frozen(fake: OpenAIFake, tmp_path_factory: pytest.TempPathFactory) -> StudyO
     place = tmp_path_factory.mktemp("transfer")
     study = StudyOnDisk(place / "study", place / "config")
     initialise(study, "--template", "transfer")
-    server = f'kind = "openai"\nurl = "{fake.url}"'
+    server = f'kind = "openai"\nresidency = "unobserved"\nurl = "{fake.url}"'
     text = TOML.format(
         server=server, key=MODEL, quantization="", files="", turns=3, temperature=0.0
     )

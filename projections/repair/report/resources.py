@@ -60,6 +60,11 @@ def resources_section(results: Results, study: RepairStudy, tasks: Mapping[str, 
         ),
     )
     switches = results.model_switches
+    most_resident = (
+        str(switches.most_resident)
+        if study.server.residency == "checked"
+        else "not demanded by this study, and no claim of it"
+    )
     loads = Table(
         caption="Model loads",
         columns=columns("model", "loads", "time to load", "time to unload", numbers=True),
@@ -68,7 +73,7 @@ def resources_section(results: Results, study: RepairStudy, tasks: Mapping[str, 
             for each in switches.models
         ),
         note=f"Loads of another model than before: {count(switches.switches)}; models lost: "
-        f"{switches.lost}; most resident at once: {switches.most_resident}.",
+        f"{switches.lost}; most resident at once: {most_resident}.",
     )
     return Section(
         id="resources",

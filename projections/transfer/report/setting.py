@@ -111,7 +111,7 @@ def models_section(results: TransferResults, study: TransferStudy) -> Section:
         blocks.append(
             paragraph(
                 f"Asked by drivers ({asked}) of a server of kind {study.server.kind}, at most "
-                f"{study.suite.max_turns} turns a session."
+                f"{study.suite.max_turns} turns a session. Residency: {study.server.residency}."
             )
         )
     return Section(id="models", title="Models", blocks=tuple(blocks))
