@@ -21,7 +21,7 @@ from ledger.cli.demo_steps import (
     read_command,
     run_command,
 )
-from ledger.errors import Unfinished
+from ledger.errors import Unfinished, Usage
 
 QUICK_TASKS = 2
 
@@ -43,11 +43,24 @@ QUICK_TASKS = 2
     help="With --transfer: folder where `npm ci` has installed server-memory; a system more.",
 )
 @click.option(
+    "--language",
+    type=click.Choice(["python", "go"]),
+    default="python",
+    show_default=True,
+    help="Of the example repository; Go must be installed for the second.",
+)
+@click.option(
     "--quick",
     is_flag=True,
     help=f"Only {QUICK_TASKS} tasks, in about half a minute, or one family in less.",
 )
-def command(directory: Path | None, transfer: bool, server_memory: Path | None, quick: bool) -> int:
+def command(
+    directory: Path | None,
+    transfer: bool,
+    server_memory: Path | None,
+    language: str,
+    quick: bool,
+) -> int:
     """Run the whole product on the example repository: mine, validate, freeze, run, grade, verify,
     replay, re-execute, analyse, report. With --transfer: on the eight example families.
 
@@ -59,7 +72,7 @@ def command(directory: Path | None, transfer: bool, server_memory: Path | None, 
 
         return run_demo(directory or Path("var/demo-transfer"), quick, server_memory)
     begun = time.monotonic()
-    study = prepare(directory or Path("var/demo"), quick)
+    study = prepare(directory or Path("var/demo"), quick, language)
     where = ["--study", str(study)]
     accepted = _without_sandbox()
     if read_command("status", *where, show=False)["frozen"] is None:
@@ -104,26 +117,45 @@ def _without_sandbox() -> list[str]:
     return ["--unsafe-no-sandbox"]
 
 
-def prepare(directory: Path, quick: bool) -> Path:
+def prepare(directory: Path, quick: bool, language: str = "python") -> Path:
     """Make the demo's study folder, or find an unfinished one. Raises Refused for a folder that the
-    demo did not make."""
+    demo did not make, and Usage where Go is asked for and not installed."""
     from actors.rehearsal import example_repository
     from ledger.cli.init import with_this_python
 
     if goes_on(directory, "repair"):
         return directory.resolve()
+    in_language = _in_go() if language == "go" else {}
     try:
         begin_folder(directory)
-        head = example_repository.create(directory / "example-repository")
+        head = example_repository.create(directory / "example-repository", language)
         text = (files("actors.rehearsal") / "templates" / "demo.toml").read_text()
     except OSError as error:
         raise Unfinished(f"{directory}: {error.strerror}") from None
     text = with_this_python(text.replace("HEAD-OF-THE-EXAMPLE-REPOSITORY", head))
+    for old, new in in_language.items():
+        text = text.replace(old, new)
     if quick:
         text = text.replace("tasks = 8", f"tasks = {QUICK_TASKS}")
     (directory / "study.toml").write_text(text)
     run_command("init", str(directory))
     return directory.resolve()
+
+
+def _in_go() -> dict[str, str]:
+    """What the study of the Go repository says instead of that of the Python one."""
+    from actors.languages.go.environments import toolchain
+
+    found = toolchain()
+    if found is None:
+        raise Usage("no Go on this host: install it from https://go.dev/dl/, or leave --language")
+    version = ".".join(found.version.split(".")[:2])
+    return {
+        'language = "python"': 'language = "go"',
+        'test_roots = ["tests"]': "test_roots = []",
+        'goos = "linux"': f'goos = "{found.goos}"',
+        'goarch = "amd64"': f'goarch = "{found.goarch}"\ngo = "{version}"',
+    }
 
 
 def _closing_block(
