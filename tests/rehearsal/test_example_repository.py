@@ -206,7 +206,7 @@ def test_a_stream_that_was_cut_short_leaves_nothing(
     end_of_a_commit = stream.index(b"\ncommit ", len(stream) // 2)
     short = tmp_path / "short.fast-import"
     short.write_bytes(stream[: end_of_a_commit + 1])
-    monkeypatch.setattr(example_repository, "STREAM", short)
+    monkeypatch.setitem(example_repository.LANGUAGES, "python", (short, RECORDED_HEAD))
     with pytest.raises(Unfinished, match="fast-import"):
         create(tmp_path / "ferial")
     assert [path.name for path in tmp_path.iterdir()] == [short.name]
@@ -215,7 +215,7 @@ def test_a_stream_that_was_cut_short_leaves_nothing(
 def test_another_history_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = tmp_path / "changed.fast-import"
     changed.write_bytes(STREAM.read_bytes().replace(b"author Ines Aalto", b"author Ines Aalta"))
-    monkeypatch.setattr(example_repository, "STREAM", changed)
+    monkeypatch.setitem(example_repository.LANGUAGES, "python", (changed, RECORDED_HEAD))
     with pytest.raises(Integrity, match="recorded is"):
         create(tmp_path / "ferial")
     assert not (tmp_path / "ferial").exists()
