@@ -277,6 +277,7 @@ def freeze(study: Path, as_json: bool) -> None:
     from schemas.commands import FreezeTasks
 
     with writing(study) as context:
+        context.directory.read_study_of(RepairStudy)  # else it says which kind this is for
         carry_out(context, FreezeTasks(), orders_in(context))
         tasks = fold(Progress(context.artifacts.get), context.log_facts()).tasks
     if as_json:

@@ -126,7 +126,6 @@ def test_init_declares_the_python_that_it_runs_in(
         ),
         ("requirements = []", 'requirements = ["pkg"]', ("requirements[0]: no file pkg",)),
         ('package_roots = ["pkg"]', 'package_roots = ["pkg/calc.py"]', ("no folder pkg/calc.py",)),
-        ('language = "python"', 'language = "go"', ("python only, not in go", "study.toml")),
     ],
 )
 def test_what_mining_would_fail_at_later_is_said_at_once(
