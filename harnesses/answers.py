@@ -7,6 +7,9 @@ visible text (``recovered``) in one of these forms:
     <tool_call>{"name": NAME, "arguments": {…}}</tool_call>
     <tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call>
     ```json {"name": NAME, "arguments": {…}} ```
+    {"name": NAME, "arguments": {…}}, from the start of a line to the end of one
+
+``"tool"`` may stand for ``"name"``, and ``"parameters"`` for ``"arguments"``.
 
 The text's calls are recovered all together or not at all: where one cannot be read, none is carried
 out, because a passage inside its arguments could pass for the next one. Nothing inside reasoning is
@@ -166,8 +169,9 @@ def _object_or_empty(value: Any) -> dict[str, Any]:
 
 
 def _printable_name(name: str) -> str:
-    """A name that every chat template can print again."""
-    return name if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) else "unknown"
+    """The name as the model said it, less what some chat template cannot print again: a word of
+    ours in its place would be copied by small models to the end of the cell."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:64] or "_"
 
 
 def _unique_ids(given: Sequence[str | None]) -> list[str]:
@@ -391,7 +395,9 @@ def _recover(
     if len(text) > MAX_CONTENT:
         raise _Malformed("stand in too long a text")
     calls, rest = _recover_tagged(text, tools)
-    return (calls, rest) if calls else _recover_fenced(text)
+    if calls:
+        return calls, rest
+    return _recover_fenced(text) if "```" in text else _recover_bare(text)
 
 
 _TAG = re.compile(r"<tool_call>\s*|<function=")
@@ -476,13 +482,15 @@ def _json_or_text(text: str) -> Any:
 
 
 def _as_call(value: Any) -> tuple[str, Any]:
-    if isinstance(value, dict) and isinstance(value.get("name"), str):
-        for key in ("arguments", "parameters"):
-            if set(value) == {"name", key}:
-                return value["name"], value[key]
+    for name in ("name", "tool"):
+        if isinstance(value, dict) and isinstance(value.get(name), str):
+            for key in ("arguments", "parameters"):
+                if set(value) == {name, key}:
+                    return value[name], value[key]
     raise _Malformed('are not {"name": …, "arguments": {…}}')
 
 
+_NAMES_A_CALL = re.compile(r'"(name|tool)"')
 _OPEN_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z_]*)[ \t]*$", re.MULTILINE)
 _CLOSE_FENCE = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
 
@@ -499,7 +507,7 @@ def _recover_fenced(text: str) -> tuple[list[tuple[str, Any]], str]:
         may_be_call = (
             opening.group(1).lower() in ("", "json", "tool_call")
             and block.startswith("{")
-            and '"name"' in block
+            and _NAMES_A_CALL.search(block) is not None
         )
         call = None
         if may_be_call:
@@ -514,5 +522,36 @@ def _recover_fenced(text: str) -> tuple[list[tuple[str, Any]], str]:
             rest.append(text[position : opening.start()])
             calls.append(call)
         position = after
+    rest.append(text[position:])
+    return calls, "".join(rest).strip()
+
+
+_OPEN_OBJECT = re.compile(r'^[ \t]*(?=\{\s*"(?:name|tool|arguments|parameters)"\s*:)', re.MULTILINE)
+_END_OF_LINE = re.compile(r"[ \t]*(\n|\Z)")
+_BEGINS_A_CALL = re.compile(r'\{\s*"(name|tool)"\s*:\s*"[^"]*"\s*,\s*"(arguments|parameters)"')
+
+
+def _recover_bare(text: str) -> tuple[list[tuple[str, Any]], str]:
+    """JSON objects on lines of their own that have the form of a call; all else is just text."""
+    calls: list[tuple[str, Any]] = []
+    rest: list[str] = []
+    position = 0
+    while (opening := _OPEN_OBJECT.search(text, position)) is not None:
+        rest.append(text[position : opening.end()])
+        position = opening.end()
+        try:
+            value, end = _strict_json_at(text, position)
+            call = _as_call(value)
+        except _Malformed:
+            if _BEGINS_A_CALL.match(text, position):
+                raise
+        else:
+            if _END_OF_LINE.match(text, end):
+                calls.append(call)
+                position = end
+                continue
+        # No call: the text goes on after its bracket.
+        rest.append(text[position])
+        position += 1
     rest.append(text[position:])
     return calls, "".join(rest).strip()

@@ -247,16 +247,42 @@ class LlamaCpp:
 
 
 def without_tools(request: ChatRequest) -> ChatRequest:
-    """The request with its tools told in the system message."""
+    """The request with its tools told in the system message, earlier calls and their results told
+    as text, and the answer constrained to one action where the request has no schema of its own."""
     if not request.tools:
         return request
     told = TOOLS_ARE + "\n".join(map(_in_words, request.tools))
-    first, *rest = [dict(message) for message in request.messages]
+    first, *rest = [_told(message) for message in request.messages]
     if first.get("role") == "system":
         first["content"] = f"{first['content']}{told}"
     else:
         first, rest = {"role": "system", "content": told.strip()}, [first, *rest]
-    return msgspec.structs.replace(request, messages=[first, *rest], tools=())
+    schema = request.answer_schema or {
+        "anyOf": [_action(tool["function"]) for tool in request.tools]
+    }
+    return msgspec.structs.replace(request, messages=[first, *rest], tools=(), answer_schema=schema)
+
+
+def _told(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message without what templates of small models drop: tool calls and the role of a tool."""
+    calls = [
+        f'{{"tool": {msgspec.json.encode(call["function"]["name"]).decode()}, '
+        f'"arguments": {call["function"]["arguments"]}}}'
+        for call in message.get("tool_calls", ())
+    ]
+    role = "user" if message["role"] == "tool" else message["role"]
+    content = "\n".join([text for text in (message["content"],) if text] + calls)
+    return {"role": role, "content": content}
+
+
+def _action(function: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON schema of one call of a tool."""
+    return {
+        "type": "object",
+        "properties": {"tool": {"const": function["name"]}, "arguments": function["parameters"]},
+        "required": ["tool", "arguments"],
+        "additionalProperties": False,
+    }
 
 
 def _in_words(tool: Mapping[str, Any]) -> str:

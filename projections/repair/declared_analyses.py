@@ -376,6 +376,7 @@ def _arm_summary(treatment: str, model: str, matrix: Sequence[AnalysedCell]) -> 
         violations=total(lambda cell: cell.violations),
         cells_with_violations=share(lambda cell: cell.violations),
         cut_answers=total(lambda cell: cell.cut_answers),
+        answers_without_call=total(lambda cell: cell.answers_without_call),
         tokens_per_success=tokens / resolved.n if resolved.n else None,
         model_s_per_success=model_ns / (resolved.n * 10**9) if resolved.n else None,
         funnel=_funnel(cells),

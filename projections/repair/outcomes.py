@@ -53,6 +53,7 @@ class CellOutcome:
     usage_unknown: int = 0
     model_ns: int = 0
     cut_answers: int = 0
+    answers_without_call: int = 0
     violations: int = 0
     flagged: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -95,6 +96,7 @@ class OutcomeRow(Row):
     usage_unknown: int
     model_ns: int
     cut_answers: int
+    answers_without_call: int
     violations: int
     flagged: str
 
@@ -165,6 +167,7 @@ class Outcomes:
                 cell.model_ns += event.duration_ns
             case AnswerParsed():
                 cell.cut_answers += event.cut
+                cell.answers_without_call += not (event.cut or event.calls or event.rejected)
             case ProtocolViolated():
                 cell.violations += 1
             case ToolCalled():

@@ -59,6 +59,9 @@ class AnalysedCell(Value):
     usage_unknown: Annotated[int, Meta(description="answered turns without a token count")]
     model_ns: Count
     cut_answers: Count
+    answers_without_call: Annotated[
+        int, Meta(ge=0, description="answers, not cut, in which no call was found")
+    ]
     violations: Count
     flagged: Annotated[
         str, Meta(description="what could have deceived the grader; decides nothing, to be read")
@@ -208,6 +211,9 @@ class ArmSummary(Value):
     violations: Count
     cells_with_violations: Share
     cut_answers: Count
+    answers_without_call: Annotated[
+        int, Meta(ge=0, description="answers, not cut, in which no call was found")
+    ]
     tokens_per_success: Annotated[
         float | None, Meta(description="sum of tokens / resolved cells; null: none resolved")
     ]

@@ -41,6 +41,9 @@ RECOVERED_FORMS = {
     "fenced": f"I search.\n```json\n{SEARCH_JSON}\n```\n",
     "fenced without a language": f"I search.\n```\n{SEARCH_JSON}\n```",
     "fence not closed": f"I search.\n```json\n{SEARCH_JSON}\n",
+    "bare": f"I search.\n{SEARCH_JSON}",
+    "bare, over lines, with a tool": 'I search.\n{\n  "tool": "search",\n  "arguments": '
+    '{"query": "foo"}\n}\n',
     "tool_call": f"I search.\n<tool_call>\n{SEARCH_JSON}\n</tool_call>",
     "tool_call not closed": f"I search.\n<tool_call>\n{SEARCH_JSON}\n",
     "parameters": "I search.\n<tool_call>"
@@ -91,7 +94,6 @@ def test_native_calls_win_over_text():
         '```json\n{"name": "a package", "version": "1"}\n```',
         '```json\n{"name": "a package"}\n```',
         "```python\nsearch(query='foo')\n```",
-        SEARCH_JSON,
         "I would call `search` with query foo.",
         "a < b and <function> and <tool>",
     ],
@@ -305,7 +307,37 @@ def test_two_calls_are_both_refused_where_one_action_is_allowed():
 
 def test_a_name_that_no_template_can_print_is_not_repeated():
     call = only_rejection(read("", [("a", "search<|channel|>commentary", "{}")]))
-    assert call.name == "unknown"
+    assert call.name == "search_channel_commentary"
+    assert only_rejection(read("", [("a", "grep files", "{}")])).name == "grep_files"
+    assert only_rejection(read("", [("a", "x" * 80, "{}")])).name == "x" * 64
+
+
+def test_a_bare_call_alone_and_two_of_them():
+    assert only_call(read(SEARCH_JSON)).arguments == {"query": "foo"}
+    answer = read(f'{SEARCH_JSON}\n{{"tool": "submit", "arguments": {{}}}}')
+    assert [call.name for call in answer.calls] == ["search", "submit"]
+    assert answer.content == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"Call {SEARCH_JSON} like this.",
+        f"{SEARCH_JSON} is how to search.",
+        '{"query": "foo"}',
+        '{"name": "search"}',
+        "{ an open bracket\n{",
+    ],
+)
+def test_other_json_in_the_text_is_text(content):
+    answer = read(content)
+    assert (answer.calls, answer.salvage, answer.content) == ((), "none", content)
+
+
+def test_a_bare_call_that_is_cut_off_is_never_completed():
+    answer = read(f"I search.\n{SEARCH_JSON[:-2]}")
+    assert (answer.calls, answer.salvage) == ((), "failed")
+    assert answer.violations == ("malformed_call",)
 
 
 # --- whatever a model says

@@ -182,6 +182,8 @@ class Ran:
     tokens: int | None = 100
     violations: int = 0
     cut: bool = False
+    silent: bool = False
+    """No call in its answer."""
     reruns: int = 0
 
 
@@ -195,7 +197,7 @@ RAN: Mapping[str, Ran] = {
     "R001-002/H000/M002/0": replace(FAILED, edited=(), shown=(), opened=(), tokens=None),
     "R001-002/H018/M002/0": replace(RESOLVED, turns=5, cut=True),
     "R002-001/H000/M002/0": RESOLVED,
-    "R002-001/H018/M002/0": RESOLVED,
+    "R002-001/H018/M002/0": replace(RESOLVED, silent=True),
     "R001-001/H000/M003/0": replace(FAILED, void=True),
     "R001-001/H018/M003/0": RESOLVED,
     "R001-002/H000/M003/0": Ran(ended="budget_exhausted", if_submitted=True),
@@ -414,7 +416,9 @@ class SmallStudy(TinyStudy):
             self.started(cell, ran.reruns),
             spent,
             *turns,
-            AnswerParsed(turn=0, calls=1, rejected=0, salvage="native", cut=ran.cut),
+            AnswerParsed(
+                turn=0, calls=int(not ran.silent), rejected=0, salvage="native", cut=ran.cut
+            ),
             *(
                 ProtocolViolated(turn=0, kind="unknown_tool", detail="")
                 for _ in range(ran.violations)

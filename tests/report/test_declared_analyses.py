@@ -218,7 +218,7 @@ def test_resources_of_an_arm_are_sums_and_ratios_of_sums(results: Results) -> No
     assert found.model_ns == 12_000_000_000
     assert (found.tokens_per_success, found.model_s_per_success) == (440.0, 12.0)
     better = arm(results, "H018", "M002")
-    assert (better.turns, better.cut_answers) == (9, 1)
+    assert (better.turns, better.cut_answers, better.answers_without_call) == (9, 1, 1)
     assert better.tokens_per_success == 990 / 3
     worse = arm(results, "H000", "M003")
     assert (worse.tokens_per_success, worse.model_s_per_success) == (None, None)

@@ -139,6 +139,28 @@ def test_without_a_system_message_one_is_made() -> None:
     assert without_tools(plain) is plain
 
 
+def test_earlier_calls_and_results_are_told_as_text() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"page": 1}'}}
+    request = msgspec.structs.replace(
+        REQUEST,
+        messages=[
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": "I do.", "tool_calls": [call]},
+            {"role": "tool", "content": "A page.", "tool_call_id": "c"},
+        ],
+        answer_schema=None,
+    )
+    told = without_tools(request)
+    assert told.messages[1:] == [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": 'I do.\n{"tool": "look", "arguments": {"page": 1}}'},
+        {"role": "user", "content": "A page."},
+    ]
+    (action,) = told.answer_schema["anyOf"]
+    assert action["properties"]["tool"] == {"const": "look"}
+    assert action["properties"]["arguments"] == TOOL["function"]["parameters"]
+
+
 def test_what_is_missing_is_named(
     tmp_path: Path, server: LlamaCpp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

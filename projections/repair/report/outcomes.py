@@ -59,14 +59,22 @@ def secondary_outcomes_section(results: Results) -> Section:
         ),
     )
     protocol = Table(
-        caption="Protocol violations and cut answers",
-        columns=columns("arm", "violations", "cells with a violation", "cut answers", numbers=True),
+        caption="Protocol violations, cut answers and answers without a call",
+        columns=columns(
+            "arm",
+            "violations",
+            "cells with a violation",
+            "cut answers",
+            "answers without a call",
+            numbers=True,
+        ),
         rows=tuple(
             (
                 arm_name(arm),
                 count(arm.violations),
                 share(arm.cells_with_violations),
                 count(arm.cut_answers),
+                count(arm.answers_without_call),
             )
             for arm in results.arms
         ),
