@@ -9,7 +9,7 @@ from harnesses.retrieval import names
 from harnesses.retrieval.fusion import Fused, Hit
 from harnesses.retrieval.index import CommitIndex
 from harnesses.retrieval.snapshot import FILE_CLASSES, display_path
-from harnesses.retrieval.tokens import count_tokens, query_words, words
+from harnesses.retrieval.tokens import count_tokens, query_words, tokens_of, words
 from harnesses.tools.output import BLOCK_TOKENS, cut_line, estimate_tokens, fenced
 from harnesses.workspace import ToolError, Workspace
 
@@ -84,7 +84,7 @@ def evidence(index: CommitIndex, hit: Hit, query: str) -> tuple[int, str]:
     text = index.snapshot.files[hit.file].text
     if text is None or not hit.first:
         return 0, ""
-    asked = set(count_tokens(words(query)))
+    asked = {token for word in query_words(query) for token in tokens_of(word)}
     lines = text.split(b"\n")[hit.first - 1 : hit.last]
     counted = [
         len(asked & count_tokens(words(line[:1_000].decode("utf-8", "replace"))).keys())
