@@ -9,16 +9,23 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.languages.python.deception import deceptive_patterns
+from actors.languages.go import GO
+from actors.languages.python import PYTHON
 from actors.mining.criteria import _REVERT_BODY
 from schemas.credentials import without_credentials
 from schemas.secret_shapes import secret_kinds
+
+
+def as_added(text: str) -> bytes:
+    return b"+" + text.encode().replace(b"\n", b"\n+")
+
 
 READERS: dict[str, Callable[[str], object]] = {
     "reverts": _REVERT_BODY.search,
     "credentials": without_credentials,
     "secrets": secret_kinds,
-    "patches": lambda text: deceptive_patterns(b"+" + text.encode().replace(b"\n", b"\n+")),
+    "patches of Python": lambda text: PYTHON.tests.deceptive_patterns(as_added(text)),
+    "patches of Go": lambda text: GO.tests.deceptive_patterns(as_added(text)),
 }
 AGAIN = (
     "\n", " ", "a.", "?", "?token", "-eyJaaaaaaaaa", "-SG.", "a://", "test_*", "exec ", " then",

@@ -22,7 +22,7 @@ GO = Language(
     only_dependencies=only_dependencies,
     test_name=re.compile(r"(Test|Example|Fuzz|Benchmark)(_|[A-Z])"),
     assertion=re.compile(
-        r"^\s*([-+>]\s*)?((if\s.*;\s*)?\bt\.(Error|Fatal|Fail)\w*\(.*|(assert|require)\.[A-Z]\w*\(.*)$"
+        r"^\s*([-+>]\s*)?(t\.(Error|Fatal|Fail)\w*\(.*|(assert|require)\.[A-Z]\w*\(.*)$"
     ),
     assertion_fragment=re.compile(r"\bt\.(Error|Fatal|Fail)|\b(assert|require)\.[A-Z]"),
     lost_to="build",

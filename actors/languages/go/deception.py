@@ -22,7 +22,7 @@ _DECEPTIVE = {
     "init": rb"\bfunc\s{1,9}init\s*\(",
     "descriptors": rb"\bos\s*\.\s*(NewFile|Stdout|Pipe)\b|/proc/|/dev/fd\b",
     "processes": rb"[\"`]os/exec[\"`]|\bos\s*\.\s*StartProcess\b",
-    "go directives": rb"^\+?\s*(toolchain|replace|exclude|retract)\s",
+    "go directives": rb"^[ \t]{0,40}(toolchain|replace|exclude|retract)[ \t]",
 }
 _COMPILED = {name: re.compile(pattern, re.MULTILINE) for name, pattern in _DECEPTIVE.items()}
 _FROM_INSIDE = {"signals", "syscall", "unsafe", "cgo", "processes", "report"}
