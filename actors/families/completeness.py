@@ -393,6 +393,15 @@ def _check_kind(
         case "supersession":
             if "superseded" not in lifecycles.values() or len(case.eligible) != 1:
                 why = "needs a superseded record and one active head in `store`"
+            elif deciding & {
+                records[name].expected_decision
+                for name, found in lifecycles.items()
+                if found == "superseded"
+            }:
+                why = (
+                    "needs a head that decides otherwise than what it replaces: no decision shows "
+                )
+                why += "which of them was followed"
         case "conflict":
             disputed = [name for name, found in lifecycles.items() if found == "disputed"]
             if len(disputed) < 2 or case.expected.abstain is not True:

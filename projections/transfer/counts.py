@@ -177,7 +177,9 @@ def _precision(runs: Sequence[RunScore]) -> Counts:
 
 def _supersession(runs: Sequence[RunScore]) -> Counts:
     asked = [run for run in runs if run.kind == "supersession"]
-    followed = sum(run.stages["decision"].verdict == "pass" for run in asked)
+    followed = sum(
+        run.stages["decision"].verdict == "pass" and run.served is not True for run in asked
+    )
     return followed, len(asked), sum(run.decision is None for run in asked), None
 
 

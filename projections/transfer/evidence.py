@@ -70,6 +70,8 @@ class RunEvidence:
     reported_counts: bool
     basis_grade: Grade
     null_memory: bool
+    reports_itself: bool
+    """The system drives itself: what its memory delivered is its own word, and so is silence."""
     events: list[Recorded] = field(default_factory=list)
     voided: bool = False
     void_attempts: tuple[str, ...] = ()
@@ -231,6 +233,11 @@ class Reading:
         """Scoring rule 5."""
         return grade == "captured" or (grade == "reported" and self.run.reported_counts)
 
+    @property
+    def silence(self) -> Grade:
+        """Whose word it is that nothing was delivered beside what is recorded."""
+        return "reported" if self.run.reports_itself else "captured"
+
     def corrections_delivered(self, event: MemoryRetrieved) -> list[str]:
         """The corrections that the delivered items carry, in order; empty for any other item."""
         return [name for item in self._delivered(event) for name in item[1]]
@@ -383,7 +390,9 @@ class Reading:
         if not self.trace_complete or self.closed is None:
             return None
         corrections: list[str] = []
-        grade: Grade = "captured"
+        grade = self.silence
+        if not self.usable(grade):
+            return None
         for _, event in self.retrieved:
             found = self.corrections_admitted(event) if event.delivered else []
             if found is None or not self.usable(event.grade):

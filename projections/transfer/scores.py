@@ -489,6 +489,9 @@ class TransferScores:
             reported_counts=self.study.suite.reported_evidence == "counts",
             basis_grade=self.study.suite.declared_basis,
             null_memory=memory is not None and (memory.kind, memory.policy) == ("store", "none"),
+            reports_itself=any(
+                driver.id == cell_id.agent and driver.kind == "own" for driver in self.study.drivers
+            ),
             void_attempts=void_attempts,
             prohibited_before=prohibited_before,
         )

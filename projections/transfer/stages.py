@@ -176,12 +176,14 @@ def retrieval(reading: Reading) -> StageScore:
         found = [delivered[name] for name in applicable]
         grade: Grade = "reported" if any(word == "reported" for _, word in found) else "captured"
         return score("pass", grade, (seq for seq, _ in found), f"{', '.join(applicable)} delivered")
-    if not reading.trace_complete or len(usable) < len(reading.retrieved) or not reading.closed:
+    whole = reading.trace_complete and reading.usable(reading.silence)
+    if not whole or len(usable) < len(reading.retrieved) or not reading.closed:
         return unobserved(
             f"{', '.join(missing)} not seen, and not every delivery is recorded at our boundary",
             (seq for seq, _ in reading.retrieved),
         )
-    grade = "reported" if any(event.grade == "reported" for _, event in usable) else "captured"
+    grades = {reading.silence, *(event.grade for _, event in usable)}
+    grade = "reported" if "reported" in grades else "captured"
     return score(
         "fail",
         grade,
@@ -226,6 +228,7 @@ def relevance(reading: Reading) -> StageScore:
         case.excluded
         and reading.trace_complete
         and reading.closed is not None
+        and reading.silence == "captured"
         and all(event.grade == "captured" for _, event in reading.retrieved)
         and not delivered & set(excluded)
     ):

@@ -98,6 +98,13 @@ def test_what_is_not_observed_stays_beside_or_in_the_denominator() -> None:
     assert counted(story, "prohibited_actions") == (0, 9, 1)
 
 
+def test_a_head_that_was_decided_on_its_predecessor_is_not_followed() -> None:
+    story = Story()
+    run_all(story, supersession={"decisions": [("ledger-b", ["CT-1"])]})
+    assert counted(story, "supersession_accuracy") == (0, 1, 0)
+    assert counted(story, "decision_compliance") == (8, 8, 0), "the decision is the head's"
+
+
 def test_abstention_needs_the_resolution_path_and_acting_a_change() -> None:
     story = Story()
     run_all(

@@ -336,3 +336,35 @@ def test_a_superseded_record_is_told_by_the_freeze_and_not_by_its_author(
     story = Story(family=msgspec.structs.replace(FAMILY, cases=cases))
     run = scored("supersession", story, decisions=[("ledger-b", ["CT-1", "CT-2"])])
     assert (verdict(run, "resolution"), run.served) == (expected, served)
+
+
+class DrivesItself(Story):
+    """The same study of a system that drives itself: it says what its memory delivered."""
+
+    def freeze(self) -> None:
+        text = self.study_toml.replace('kind = "reader"', 'kind = "own"')
+        command = 'kind = "command"\ncommand = ["agent"]'
+        self.study_toml = text.replace('kind = "store"\npolicy = "none"', command).replace(
+            'kind = "store"', command
+        )
+        super().freeze()
+
+
+@pytest.mark.parametrize("declares", ["retrieval", "admitted", "used"])
+@pytest.mark.parametrize(("reported", "grade"), [("unobserved", "none"), ("counts", "reported")])
+def test_silence_of_a_system_that_reports_is_its_own_word(
+    declares: str, reported: str, grade: str
+) -> None:
+    """A program that declared a trace and sent none had relevance and resolution as captured."""
+    shows = Capabilities(trace=declares, plan="before_action", store="readable", clock="settable")  # type: ignore[arg-type]
+    silent: dict[str, Any] = {"delivered": [], "capabilities": shows}
+    own = scored("negative", DrivesItself(reported=reported, basis="reported"), **silent)
+    assert own.stages["relevance"].grade == grade
+    assert verdict(own, "relevance") == ("unobserved" if grade == "none" else "pass")
+    ours = scored("negative", **silent)
+    assert (verdict(ours, "relevance"), ours.stages["relevance"].grade) == ("pass", "captured")
+    missed = scored("positive", DrivesItself(reported=reported, basis="reported"), **silent)
+    assert missed.stages["retrieval"].grade == grade
+    assert verdict(missed, "retrieval") == ("unobserved" if grade == "none" else "fail")
+    lapsed = scored("expiry", DrivesItself(reported=reported, basis="reported"), **silent)
+    assert lapsed.stages["resolution"].grade != "captured"
