@@ -6,7 +6,6 @@ of the first one. Differences have paired bootstrap intervals (Efron & Tibshiran
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol
 
@@ -28,6 +27,7 @@ from harnesses.retrieval.index import (
 )
 from harnesses.retrieval.snapshot import FileMode, Snapshot, snapshot, snapshot_file
 from ledger.errors import Usage
+from projections.analyses.named_stream import draw_index_rows
 from schemas.base import GitOid
 from schemas.repair.study import Repository
 
@@ -197,9 +197,8 @@ def _scores(
 
 def _interval(differences: npt.NDArray[np.float64]) -> tuple[float, float]:
     """95 % percentile interval of the mean; the same tasks give the same resamples."""
-    seed = int.from_bytes(sha256(b"retrieval evaluate").digest()[:8], "big")
-    draws = np.random.Generator(np.random.PCG64(seed)).integers(
-        0, len(differences), size=(RESAMPLES, len(differences))
+    draws = np.concatenate(
+        list(draw_index_rows("retrieval evaluate", RESAMPLES, [len(differences)]))
     )
     means = np.sort(differences[draws].mean(axis=1))
     return float(means[round(0.025 * (RESAMPLES - 1))]), float(
