@@ -58,6 +58,22 @@ class AmendmentRow(Row):
     keys: str
 
 
+@dataclass(frozen=True)
+class Reworded:
+    """A frozen sentence that an amendment put otherwise: what it is, and how it was."""
+
+    seq: int
+    finding: Finding
+    what: str
+    then: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} until the amendment of record {self.seq}, {IN_WORDS[self.finding]}: "
+            f"{self.then}"
+        )
+
+
 class InspectionRow(Row):
     TABLE: ClassVar[str] = "inspections"
     KEY: ClassVar[tuple[str, ...]] = ("seq",)
@@ -87,6 +103,7 @@ class Amendments:
     first_cell: int | None = None
     inspected: list[InspectionRow] = field(default_factory=list)
     recorded: list[AmendmentRow] = field(default_factory=list)
+    reworded: list[Reworded] = field(default_factory=list)
     study: Study | None = None
     """As it was frozen or last amended."""
     components: dict[str, FrozenComponent] = field(default_factory=dict)
@@ -114,6 +131,12 @@ class Amendments:
             case AmendmentRecorded():
                 study = parse_study(self.read(event.study))
                 changed = changed_values(self.study, study) if self.study else []
+                then, now = _sentences(self.study), _sentences(study)
+                self.reworded += [
+                    Reworded(fact.seq, event.finding, what, text)
+                    for what, text in then.items()
+                    if now.get(what) != text
+                ]
                 self.study = study
                 for file in event.changed:
                     self._bound[file.name] = file.digest
@@ -172,6 +195,14 @@ def change_in_words(change: ComponentChange) -> str:
         cells = counted(len(change.reexecuted), "finished cell")
         words += f"; infrastructure (replayed identical: {cells})"
     return words
+
+
+def _sentences(study: Study | None) -> dict[str, str]:
+    """What ``study.toml`` says to readers, by name: its title, its question, its readings."""
+    if study is None:
+        return {}
+    readings = {f"Reading of {name}": text for name, text in study.readings.items()}
+    return {"Title": study.title, "Question": study.question, **readings}
 
 
 def changed_keys(row: AmendmentRow) -> list[str]:

@@ -37,8 +37,11 @@ def standing_of(
     """Since which record the contrast is what it is, and what that makes it.
 
     Documents decide about every contrast; of the program's components those that its cells, their
-    grades and its analysis rest on.
+    grades and its analysis rest on. A study that is not preregistered has no confirmatory
+    contrast, whatever was changed.
     """
+    if not study.preregistered:
+        return "exploratory", None
     now = _declared(study, contrast.id)
     arms = (f"arm {contrast.new}", f"arm {contrast.baseline}")
     rests_on = (*study.shared_components, "analysis", *arms)
@@ -53,6 +56,21 @@ def standing_of(
         return "confirmatory", None
     late = since.finding in ("after_first_cell", "after_inspection")
     return "exploratory" if late else "confirmatory", since.seq
+
+
+def replaced_late(
+    study: RepairStudy, declarations: Sequence[Declaration[RepairStudy]]
+) -> RepairStudy | None:
+    """The study as it stood when the first cell began, where an amendment since then declared its
+    primary contrast otherwise, or none."""
+    early = [each for each in declarations if each.finding in ("frozen", "before_first_cell")]
+    if not early or not early[-1].study.preregistered:
+        return None
+    before = early[-1].study
+    primary = next((contrast for contrast in before.contrasts if contrast.primary), None)
+    if primary is None or _declared(before, primary.id) == _declared(study, primary.id):
+        return None
+    return before
 
 
 def withdrawn_contrasts(

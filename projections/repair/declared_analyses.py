@@ -26,11 +26,17 @@ from projections.analyses.paired_intervals import paired_intervals
 from projections.analyses.paired_outcomes import PairedOutcome, pair_by_task, tabulate
 from projections.analyses.reliability import measure_reliability
 from projections.declaration_history import Declaration, declared_models
-from projections.repair.contrast_history import declared_budgets, standing_of, withdrawn_contrasts
+from projections.repair.contrast_history import (
+    declared_budgets,
+    replaced_late,
+    standing_of,
+    withdrawn_contrasts,
+)
 from projections.repair.outcomes import Outcomes
 from projections.repair.results import (
     AnalysedCell,
     ArmSummary,
+    AsFrozen,
     BySymbol,
     Completion,
     ContrastResult,
@@ -92,6 +98,7 @@ def analyse(
         smallest_effect=study.analysis.smallest_effect,
         primary=primary,
         contrasts=contrasts,
+        as_frozen=_as_frozen(study, matrix, stratum, declarations),
         families=families,
         withdrawn=withdrawn_contrasts(study, declarations),
         models=declared_models(
@@ -233,6 +240,22 @@ def _contrasts(
             )
         )
     return tuple(results), families
+
+
+def _as_frozen(
+    study: RepairStudy,
+    matrix: Sequence[AnalysedCell],
+    stratum: dict[str, str],
+    declarations: Sequence[Declaration[RepairStudy]],
+) -> AsFrozen | None:
+    before = replaced_late(study, declarations)
+    if before is None:
+        return None
+    alpha = admit_level(before.analysis.alpha, "alpha")
+    early = [each for each in declarations if each.finding in ("frozen", "before_first_cell")]
+    contrasts, _ = _contrasts(before, matrix, stratum, alpha, early)
+    primary = next(contrast for contrast in contrasts if contrast.primary)
+    return AsFrozen(alpha=float(alpha), contrast=primary)
 
 
 def _families(

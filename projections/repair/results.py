@@ -275,6 +275,13 @@ class DeclaredBudgets(Value):
     budgets: Budgets
 
 
+class AsFrozen(Value):
+    """The primary contrast as it was declared before the first cell, at its level."""
+
+    alpha: float
+    contrast: ContrastResult
+
+
 class Results(Value):
     """What the analysis of a repair study gives."""
 
@@ -290,6 +297,10 @@ class Results(Value):
     smallest_effect: float
     primary: Annotated[Identifier | None, Meta(description="id of the primary contrast")]
     contrasts: tuple[ContrastResult, ...]
+    as_frozen: Annotated[
+        AsFrozen | None,
+        Meta(description="null: it is declared now as it was before the first cell"),
+    ] = None
     families: tuple[Family, ...]
     withdrawn: Annotated[
         tuple[Withdrawn, ...], Meta(description="contrasts that are not declared any more")

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ledger.log import Fact
 from schemas.base import Event, Position, Value
+from schemas.counted import counted
 from schemas.events.cell import (
     CellFinished,
     CellStarted,
@@ -20,7 +21,7 @@ from schemas.events.ledger import CheckpointAnchored, LedgerCreated
 from schemas.events.mining import LeakProbed, SandboxProbed
 from schemas.events.run import RunStarted, RunStopped, StudyCompleted
 from schemas.events.server import ModelLost, ServerMismatched
-from schemas.events.study import StudyFrozen
+from schemas.events.study import OutcomesInspected, StudyFrozen
 from schemas.events.transfer import CaseFinished
 
 
@@ -38,6 +39,7 @@ class Conduct:
     FOLDS: ClassVar[tuple[type[Event], ...]] = (
         LedgerCreated,
         StudyFrozen,
+        OutcomesInspected,
         RunStarted,
         RunStopped,
         StudyCompleted,
@@ -69,12 +71,20 @@ class Conduct:
         self._found: list[Deviation] = []
         self._asked_again: dict[str, list[tuple[int, str]]] = {}
         """(seq, cell) by reason."""
+        self._is_inspected = False
+        self._late: dict[str, int] = {}
+        """Record of the outcome by cell, of those that came after an inspection."""
         self._void: dict[str, tuple[str, str]] = {}
         """What last kept a cell from being observed: what it was, and its words."""
 
     def apply(self, fact: Fact) -> None:
         event = fact.event
         cell = fact.stream.removeprefix("cell/")
+        observed = (isinstance(event, CellGraded) and event.verdict != "infrastructure") or (
+            isinstance(event, CaseFinished) and event.ended != "void"
+        )
+        if self._is_inspected and observed:
+            self._late[cell] = fact.seq
         match event:
             case LedgerCreated():
                 self.ledger = event.uuid
@@ -82,6 +92,8 @@ class Conduct:
                 self.frozen, self.frozen_at = event, fact.at
                 if event.dirty:
                     self._add("frozen with uncommitted changes", fact.seq, "in the checkout")
+            case OutcomesInspected():
+                self._is_inspected = True
             case RunStarted():
                 self.runs.append((fact.seq, fact.at, event))
                 if event.resumed:
@@ -138,6 +150,14 @@ class Conduct:
             )
             for what, asked in self._asked_again.items()
         ]
+        if self._late:
+            together.append(
+                Deviation(
+                    what="outcomes that came after an inspection: exploratory",
+                    records=tuple(sorted(self._late.values())),
+                    detail=counted(len(self._late), "cell"),
+                )
+            )
         return sorted([*self._found, *together], key=lambda deviation: deviation.records[0])
 
     def _add(self, what: str, seq: int, *details: str) -> None:

@@ -32,6 +32,8 @@ def render_markdown(report: Report) -> bytes:
         markdown_paragraph(report.question),
         "",
     ]
+    for sentence in report.reworded:
+        lines += [f"> {markdown_paragraph(sentence)}", ""]
     lines += [
         f"## {_marked(report.result_title, report)}",
         "",

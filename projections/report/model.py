@@ -145,6 +145,9 @@ class Report(Value):
     facts: tuple[Fact, ...]
     sections: tuple[Section, ...]
     computed_from: Annotated[str, Meta(description="the head that every number cites")]
+    reworded: Annotated[
+        tuple[str, ...], Meta(description="frozen sentences as they were before an amendment")
+    ] = ()
     overview: Annotated[
         tuple[Table, ...], Meta(description="what the first screen shows below the result")
     ] = ()

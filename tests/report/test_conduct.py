@@ -12,6 +12,7 @@ from schemas.events.grading import GoldChecked
 from schemas.events.mining import LeakProbed, SandboxProbed
 from schemas.events.run import RunStarted, RunStopped
 from schemas.events.server import ModelLost, ServerMismatched
+from schemas.events.study import OutcomesInspected
 from schemas.events.transfer import CaseFinished
 from schemas.identifiers import parse_cell_id
 from tests.projections.tiny_study import digest_of
@@ -152,6 +153,20 @@ def test_a_case_that_a_stop_of_the_run_abandoned_is_no_failure_of_ours() -> None
     assert whats == [
         "cell run again after a stop of the run",
         "cell run again after an infrastructure failure",
+    ]
+
+
+def test_outcomes_that_came_after_an_inspection_are_counted_once_a_cell() -> None:
+    done = CaseFinished(cell=started(0).cell, attempt=0, ended="completed", uncertainty=())
+    void = msgspec.structs.replace(done, ended="void")
+    look = OutcomesInspected(reason="a look", graded=1)
+    assert deviations(done, look, void) == []
+    assert deviations(look, done, look, done) == [
+        Deviation(
+            what="outcomes that came after an inspection: exploratory",
+            records=(3,),
+            detail="1 cell",
+        )
     ]
 
 

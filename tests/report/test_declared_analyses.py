@@ -384,6 +384,15 @@ def test_a_level_changed_after_the_first_cell_makes_everything_exploratory(make:
     assert set(standings(study).values()) == {("exploratory", True)}
 
 
+def test_a_study_that_is_not_preregistered_confirms_nothing(make: Make) -> None:
+    study = make(toml=TOML.replace("simulated = true", "simulated = true\npreregistered = false"))
+    study.write_complete()
+    assert set(standings(study).values()) == {("exploratory", False)}
+    markdown = reported(study)["report.md"].decode()
+    assert "Exploratory: this study is not preregistered. H018 against" in markdown
+    assert "confirmatory" not in markdown
+
+
 def test_a_change_before_the_first_cell_stays_confirmatory(make: Make) -> None:
     study = make()
     study.write_complete()
@@ -414,9 +423,11 @@ def test_a_contrast_that_is_taken_out_is_told_of(make: Make) -> None:
     results = compute(context_of(study), ANALYSIS)
     at = next(of_type(study.facts(), AmendmentRecorded)).seq
     assert results.withdrawn == (Withdrawn(id="primary", primary=True, at=at),)
-    assert primary_sentence(results) == (
-        "This study declares no primary contrast any more: primary was taken out by an amendment "
-        f"(record {at})."
+    sentence = primary_sentence(results)
+    assert sentence.startswith("As frozen: H018 against H000 with M002: ")
+    assert sentence.endswith(
+        " As amended: This study declares no primary contrast any more: primary was taken out by "
+        f"an amendment (record {at})."
     )
     page = reported(study)["report.md"].decode()
     assert f"amendments took out: primary (record {at})." in page

@@ -473,8 +473,23 @@ def test_an_exploratory_primary_says_so_first(make: Make) -> None:
     markdown = reported(study)["report.md"].decode()
     seq = next(fact.seq for fact in study.facts() if fact.event.TYPE == "amendment.recorded.v2")
     assert f"Exploratory, changed after the first cell (record {seq}). H018 against" in markdown
-    assert "p = 0.5000 \u2264 0.6" in markdown
+    frozen, amended = markdown.split("As frozen: ")[1].split("\n")[0].split(" As amended: ")
+    assert frozen.startswith("H018 against") and "p = 0.5000 > 0.05: no difference" in frozen
+    assert amended.startswith("Exploratory") and "p = 0.5000 \u2264 0.6" in amended
     assert "| shown, exploratory |" in markdown
+
+
+def test_a_late_title_question_or_reading_stands_beside_its_frozen_words(make: Make) -> None:
+    study = make()
+    study.write_complete()
+    study.inspect("a look")
+    study.amend_to(TOML.replace("Do file names help?", "Do names harm?"), "after_inspection")
+    seq = next(fact.seq for fact in study.facts() if fact.event.TYPE == "amendment.recorded.v2")
+    files = reported(study)
+    sentence = f"until the amendment of record {seq}, after outcomes were inspected: exploratory: "
+    for words in (Page(files["report.html"]).words, files["report.md"].decode()):
+        assert "Do names harm?" in words
+        assert f"{sentence}Do file names help?" in words
 
 
 def test_what_is_not_estimable_is_not_claimed(make: Make) -> None:

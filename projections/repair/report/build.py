@@ -49,6 +49,7 @@ def build_report(inputs: ReportInputs) -> Report:
         banner=BANNER if results.simulated else "",
         mark=MARK if results.simulated else "",
         question=study.question,
+        reworded=tuple(str(each) for each in inputs.amendments.reworded),
         result_title="Primary result" if primary else "Result",
         result=primary_sentence(results),
         remarks=remarks(inputs),

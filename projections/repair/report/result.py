@@ -17,29 +17,42 @@ from schemas.counted import counted
 
 
 def primary_sentence(results: Results) -> str:
-    """What the primary contrast found, with the verdict that fits alpha."""
+    """What the primary contrast found, with the verdict that fits alpha; where an amendment after
+    the first cell declared it otherwise, first what it found as it was frozen."""
+    frozen = ""
+    if results.as_frozen is not None:
+        found = results.as_frozen.contrast
+        frozen = f"As frozen: {_sentence(found, results.as_frozen.alpha)} As amended: "
     if results.primary is None:
         gone = [contrast for contrast in results.withdrawn if contrast.primary]
         if gone:
             return (
-                f"This study declares no primary contrast any more: {gone[-1].id} was taken out by "
-                f"an amendment (record {gone[-1].at})."
+                f"{frozen}This study declares no primary contrast any more: {gone[-1].id} was "
+                f"taken out by an amendment (record {gone[-1].at})."
             )
-        return "This study declares no primary contrast."
+        return f"{frozen}This study declares no primary contrast."
     found = results.contrast(results.primary)
-    what = f"{found.new} against {found.baseline} with {found.model}"
     late = ""
     if found.standing == "exploratory":
-        late = f"Exploratory, changed after the first cell (record {found.changed_at}). "
+        late = (
+            "Exploratory: this study is not preregistered. "
+            if found.changed_at is None
+            else f"Exploratory, changed after the first cell (record {found.changed_at}). "
+        )
+    return f"{frozen}{late}{_sentence(found, results.alpha)}"
+
+
+def _sentence(found: ContrastResult, alpha: float) -> str:
+    what = f"{found.new} against {found.baseline} with {found.model}"
     if found.test is None or found.intervals is None or found.bootstrap is None:
         return (
-            f"{late}{what}: {NOT_ESTIMABLE}, because none of the {found.missing.planned} pairs is "
+            f"{what}: {NOT_ESTIMABLE}, because none of the {found.missing.planned} pairs is "
             "complete."
         )
     table = found.table
     new = Share(n=table.both + table.new_only, of=table.pairs)
     baseline = Share(n=table.both + table.baseline_only, of=table.pairs)
-    at, tango = level(results.confidence), interval(found.intervals.tango)
+    at, tango = level(1 - alpha), interval(found.intervals.tango)
     spread = f"{at} bootstrap interval {bootstrap_interval(found.bootstrap)}, Tango {tango}"
     if found.bootstrap.degenerate:
         spread = f"no sampling variation in the data; {at} Tango {tango}"
@@ -50,9 +63,9 @@ def primary_sentence(results: Results) -> str:
         more = "more" if table.new_only > table.baseline_only else "fewer"
         verdict = f"{found.new} resolves {more} tasks, by a test at this level"
     return (
-        f"{late}{what}: {share(new)} of the tasks resolved against {share(baseline)}; risk "
+        f"{what}: {share(new)} of the tasks resolved against {share(baseline)}; risk "
         f"difference {difference(found.risk_difference)} ({spread}). Exact McNemar p = "
-        f"{p_value(found.test.p_exact, results.alpha)} {sign} {results.alpha:g}: {verdict}."
+        f"{p_value(found.test.p_exact, alpha)} {sign} {alpha:g}: {verdict}."
     )
 
 

@@ -51,6 +51,7 @@ def build_transfer_report(inputs: TransferInputs) -> Report:
         banner=BANNER if results.simulated else "",
         mark=MARK if results.simulated else "",
         question=study.question,
+        reworded=tuple(str(each) for each in inputs.amendments.reworded),
         result_title="Result",
         result=result_sentence(results),
         overview=overview(results),
