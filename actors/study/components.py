@@ -160,9 +160,15 @@ def all_differences(
     }
 
 
+@cache
+def _distributions() -> Mapping[str, Sequence[str]]:
+    """Distributions by the top-level names that they install: half a second, once in a process."""
+    return packages_distributions()
+
+
 def _versions(libraries: Iterable[str]) -> dict[str, str]:
     """Version by distribution of the top-level names that code imports."""
-    distributions: Mapping[str, Sequence[str]] = packages_distributions()
+    distributions = _distributions()
     found: dict[str, str] = {}
     for library in sorted(libraries):
         for name in distributions.get(library, [library]):

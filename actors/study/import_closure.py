@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from actors.study.digests import PACKAGES, ROOT
 
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields of a statement, a handler or a case that hold further statements."""
+
 
 class Closure(NamedTuple):
     modules: frozenset[str]
@@ -88,5 +91,6 @@ def _imported(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
                 yield from (f"{source}.{alias.name}" for alias in node.names)
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 waiting += node.orelse
-            case _:
-                waiting += ast.iter_child_nodes(node)
+            case _:  # imports are statements: no expression is walked
+                for block in _BLOCKS:
+                    waiting += getattr(node, block, ())
