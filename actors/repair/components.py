@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from actors.study.components import KERNEL, Component, model_adapter
-from actors.study.digests import ROOT
+from actors.study.components import KERNEL, Component, data_files, model_adapter
 from harnesses import registry
 from schemas.repair.study import RepairStudy
 from schemas.study import Study, of_kind
@@ -17,13 +16,8 @@ IN_A_TEST_PROCESS: Mapping[str, tuple[str, ...]] = {
 def language(name: str) -> Component:
     """The package of a language, with every file in it that is no module."""
     package = f"actors/languages/{name}"
-    data = sorted(
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix not in (".py", ".pyc", ".swp")
-    )
     entry_points = (package.replace("/", "."), *IN_A_TEST_PROCESS.get(name, ()))
-    return Component(f"language {name}", entry_points, tuple(data))
+    return Component(f"language {name}", entry_points, data_files(package))
 
 
 def components(declared: Study) -> Sequence[Component]:

@@ -76,6 +76,17 @@ class Identity(msgspec.Struct, frozen=True):
         return sha256("".join(lines).encode()).hexdigest()
 
 
+def data_files(folder: str) -> tuple[str, ...]:
+    """Every file below a folder of our packages that is no module, by its path."""
+    return tuple(
+        sorted(
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / folder).rglob("*")
+            if path.is_file() and path.suffix not in (".py", ".pyc", ".swp")
+        )
+    )
+
+
 def model_adapter(study: Study) -> list[Component]:
     """The adapter of the study's model server; none where no model is asked."""
     if not study.models:

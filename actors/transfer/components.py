@@ -44,5 +44,6 @@ def components(declared: Study) -> Sequence[Component]:
                 replayed=True,
             )
             for driver in study.drivers
+            if driver.kind != "own"  # the program of a `command`, which the suite binds
         ),
     ]

@@ -152,7 +152,7 @@ def test_a_path_that_a_walked_commit_has_is_declared_rightly(
 def test_the_template_of_study_2_says_what_this_version_lacks(ledger: Run, tmp_path: Path) -> None:
     assert ledger("init", tmp_path / "two", "--template", "study-2").status == 0
     text = (tmp_path / "two" / "study.toml").read_text(encoding="utf-8")
-    assert "take R001 and R002 out" in text
+    assert "dense retrieval" in text and "has no vectors yet" in text
     refused = ledger("tasks", "mine", "--study", tmp_path / "two")
     assert refused.status == 2
     assert "actors/" not in refused.err, "nobody has to edit this program"

@@ -74,6 +74,7 @@ READING = {
     "prove": ("0",),
     "analyze": ("--check",),
     "register": (),
+    "components": (),
     "report": (),
     "gc": (),
     "tasks": ("show",),
@@ -97,7 +98,7 @@ WRITING = {
     ),
     "gc": (("--remove",),),
 }
-NO_LEDGER = {"demo", "check-proof", "import", "power", "doctor", "docs", "init"}
+NO_LEDGER = {"retrieval", "demo", "check-proof", "import", "power", "doctor", "docs", "init"}
 """Commands that open no ledger of a study, or make one."""
 
 

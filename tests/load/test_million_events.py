@@ -98,7 +98,8 @@ def fill_and_use(
         head = log.head()
         assert head is not None
         written = head.seq + 1
-        assert written == 1 + each * processes  # and the record that creates the ledger
+        # Beside the events: the record that creates the ledger, and a command for each process.
+        assert written == 1 + (each + 1) * processes
         assert log.stream_version("cell/R000-001/H000/M001/0") == min(each, 120)
         assert len(log.checkpoints()) >= written // CHECKPOINT_INTERVAL
         assert read > 0
