@@ -142,6 +142,8 @@ class Progress:
     model_switches: int = 0
     runs: int = 0
     stopped: str = ""
+    stopped_because: str = ""
+    """What the last run said when it stopped; empty where it had nothing to add."""
     completed: bool = False
     waiting: frozenset[str] = frozenset()
     """Components that were not as frozen when the last run began: their cells wait."""
@@ -175,14 +177,14 @@ class Progress:
                     self.completed = self.next_cell() is None
             case RunStarted():
                 self.runs += 1
-                self.stopped = ""
+                self.stopped = self.stopped_because = ""
                 self.waiting = frozenset(event.waiting)
                 # A gold check that failed stopped the run at its start: it is made again.
                 failed = [key for key, passed in self.gold.items() if not passed and key[1] == 0]
                 for key in failed:
                     del self.gold[key]
             case RunStopped():
-                self.stopped = event.reason
+                self.stopped, self.stopped_because = event.reason, event.detail
             case StudyCompleted():
                 self.completed = True
             case GoldChecked():

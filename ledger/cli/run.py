@@ -236,6 +236,7 @@ def summary(progress: Progress) -> dict[str, object]:
         },
         "runs": progress.runs,
         "stopped": progress.stopped,
+        "stopped_because": progress.stopped_because,
         "resident": progress.resident,
         "model_switches": progress.model_switches,
         "turn_attempts": sum(cell.turn_attempts for cell in progress.cells.values()),

@@ -46,6 +46,8 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
             components = kind_of(amendments.study).components(amendments.study)
             changed = not_as_frozen(context.directory, amendments, components)
         running = context.directory.is_held("run")
+        if progress.frozen is None and not context.directory.is_imported:
+            context.directory.read_study()  # says which key is wrong
         hint = "" if as_json else _hint(context, progress)
     rows = [row.as_dict() for row in progress.cell_rows()]
     found = {
@@ -76,6 +78,8 @@ def command(study: Path, as_json: bool, cells: bool) -> None:
         state = "planned cells were added"
     print(f"study       {progress.frozen.digest}")
     print(f"state       {state} (run {progress.runs}, head record {found['head']})")
+    if progress.stopped_because and not running and not progress.completed:
+        print(f"because     {printable(progress.stopped_because)}")
     print(f"done        {progress.cells_in_words()}")
     if progress.is_graded:
         print(f"graded      {progress.graded()}")

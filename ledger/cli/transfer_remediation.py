@@ -19,6 +19,7 @@ from ledger.cli.options import (
 )
 from ledger.errors import Usage
 from schemas.transfer.family import LAYERS
+from schemas.validation_messages import explain
 
 if TYPE_CHECKING:
     from schemas.commands import Command
@@ -227,7 +228,7 @@ def _command(fields: Mapping[str, object], form: type["Command"]) -> "Command":
     try:
         return msgspec.convert(fields, form)
     except msgspec.ValidationError as error:
-        raise Usage(str(error)) from None
+        raise Usage(explain(error, fields, form)) from None
 
 
 def _read(path: Path | None) -> dict[str, str]:

@@ -255,3 +255,14 @@ def test_a_long_command_shows_life_in_a_log_file(frozen_study: StudyOnDisk, tmp_
     ran = study.ledger_command("run")
     assert ran.status == 0
     assert re.search(r"^\d of 2 cells, \d graded; ", ran.err, re.MULTILINE), ran.err
+
+
+def test_the_status_of_a_study_that_cannot_be_read_names_the_key(
+    ledger: Run, tmp_path: Path
+) -> None:
+    study = tmp_path / "mine"
+    assert ledger("init", study).status == 0
+    replace_in(study, "alpha = 0.05", "alpha = 5")
+    for words in ((), ("--json",)):
+        refused = ledger("status", "--study", study, *words)
+        assert refused.status == 2 and "analysis.alpha" in refused.err
