@@ -21,6 +21,7 @@ from actors.loop import Context, clear_scratch, request
 from actors.wakeup import clean_up_abandoned
 from ledger.checkpoint import CHECKPOINT_INTERVAL
 from ledger.errors import LedgerError, Refused, Unfinished
+from ledger.interruption import check_interrupted
 from ledger.log import decode
 from projections.fold import Follower
 from projections.pending_commands import PendingCommands
@@ -105,6 +106,7 @@ class Supervisor:
                     self._settle(dead)
                 elif not pending:
                     self._nothing_pending()
+                check_interrupted()
                 time.sleep(LOOK_SECONDS)
         finally:
             self._stop()

@@ -8,9 +8,9 @@ import importlib
 import io
 import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TextIO, cast
 
 import click
@@ -19,6 +19,7 @@ import msgspec
 from ledger.cli.command_group import CommandGroup
 from ledger.cli.printable import printable_lines, printable_output
 from ledger.errors import Integrity, LedgerError, Usage, of_the_machine
+from ledger.interruption import interruptible
 from schemas.credentials import without_credentials
 
 COMMANDS = {
@@ -108,7 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    signals = ExitStack()
+    signals.enter_context(interruptible())
     # Whatever the user's umask: what we write can be changed by nobody else.
     _fill_closed_streams()
     umask = os.umask(0o022)
@@ -151,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = condition.exit_status
         _say(f"{condition}" if as_json else f"ledger: {condition}", status, as_json)
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signals.close()
         os.umask(umask)
     sys.exit(status)
 
@@ -192,7 +194,3 @@ def _check_surroundings(arguments: Sequence[str]) -> None:
         os.getcwd()
     except FileNotFoundError:
         raise Usage("the working folder is gone; change to one that exists") from None
-
-
-def _interrupt(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
